@@ -1,10 +1,8 @@
 //! The renewal rounds: which holds are renewed or checked when, and the effect of each reply.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use super::ledger::{Ledger, Phase};
-use super::watch::All;
 use crate::error::{Error, Loss};
 use crate::script::RenewalAnswer;
 use crate::time::{Instant, Lease};
@@ -13,7 +11,9 @@ use crate::transport::Slot;
 /// The renewal rounds of one server.
 #[derive(Debug)]
 pub(crate) struct RenewalRounds {
-    grid: Grid,
+    /// The time of the next renewal of all holds. Ticks are `interval` apart, whatever the duration of a round.
+    pub(crate) next_tick: Instant,
+    interval: Duration,
     /// The largest number of locks in one request.
     batch: usize,
     command_timeout: Duration,
@@ -29,24 +29,15 @@ pub(crate) struct RenewalRounds {
     failed: Option<Instant>,
 }
 
-/// The holds of a round, in addition to holds in question and holds whose last request failed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope {
-    /// All holds are due.
-    pub(crate) is_everything: bool,
-    /// All renewed holds are due.
-    pub(crate) renews: bool,
-}
-
 /// A due hold, with the identification that the caller uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Due<Hold> {
     pub(crate) hold: Hold,
     /// A request covers holds of one family.
-    family: &'static str,
+    pub(crate) family: &'static str,
     /// A renewal covers holds of one slot.
-    slot: Slot,
-    turn: Turn,
+    pub(crate) slot: Slot,
+    pub(crate) turn: Turn,
 }
 
 /// The holds that are asked about in one write, by request.
@@ -56,7 +47,7 @@ pub(crate) type Batch<Hold> = Vec<Vec<Due<Hold>>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
     /// The lease of a renewal; `None` for a check.
-    lease: Option<Lease>,
+    pub(crate) lease: Option<Lease>,
     /// The deadline of the hold at the start of the round.
     pub(crate) good_until: Instant,
 }
@@ -90,7 +81,8 @@ pub(crate) struct Outcome {
 impl RenewalRounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         Self {
-            grid: Grid { next: now.after(interval), interval },
+            next_tick: now.after(interval),
+            interval,
             batch,
             command_timeout,
             failing_since: None,
@@ -101,46 +93,32 @@ impl RenewalRounds {
         }
     }
 
-    /// The time of the next renewal of all holds.
-    pub(crate) fn next_tick(&self) -> Instant {
-        self.grid.next
-    }
-
-    /// Starts a round; `all` is the request about all holds, if any.
-    pub(crate) fn begin(&mut self, now: Instant, all: Option<All>) -> Scope {
-        let tick = self.grid.tick(now);
+    /// Starts a round. Returns whether a tick has come, at which all renewed holds are due.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+        let tick = now >= self.next_tick;
+        while self.next_tick <= now {
+            self.next_tick = self.next_tick.after(self.interval);
+        }
         let most = if tick { Duration::ZERO } else { self.command_timeout - self.command_timeout / 10 };
         (self.in_vain, self.in_vain_elsewhere) = (Duration::ZERO, self.in_vain_elsewhere.min(most));
-        Scope { is_everything: tick || all.is_some(), renews: tick || all == Some(All::Renew) }
+        tick
     }
 
     /// Orders the batches: checks first, because checks are short and holders may be in doubt; then by deadline.
     pub(crate) fn in_batches<Hold>(&self, mut due: Vec<Due<Hold>>) -> Vec<Batch<Hold>> {
         due.sort_by_key(|due| due.turn.good_until);
-        let mut by_kind: HashMap<(bool, &'static str), Vec<Packing<Hold>>> = HashMap::new();
+        let mut batches: Vec<Batch<Hold>> = vec![];
         for due in due {
-            let renews = !due.turn.is_look();
-            let most = if renews { self.batch } else { LOOKS_AT_ONCE };
-            // A check has a command for each key, so the keys of a check may be in any slots.
-            let slot = if renews { due.slot } else { Slot::default() };
-            let packings = by_kind.entry((renews, due.family)).or_default();
-            match packings.last_mut() {
-                Some(packing) if packing.has_room(most, slot) => packing.add(slot, due),
-                _ => {
-                    let mut packing = Packing::default();
-                    packing.add(slot, due);
-                    packings.push(packing);
-                }
+            let most = if due.turn.is_look() { LOOKS_AT_ONCE } else { self.batch };
+            let is_like = |other: &Due<Hold>| (other.turn.is_look(), other.family) == (due.turn.is_look(), due.family);
+            let last = batches.iter_mut().rfind(|batch| is_like(&batch[0][0]));
+            match last.and_then(|batch| room(batch, &due, most)) {
+                Some(request) => request.push(due),
+                None => batches.push(vec![vec![due]]),
             }
         }
-        let mut batches: Vec<_> = by_kind
-            .into_iter()
-            .flat_map(|((renews, _), packings)| {
-                packings.into_iter().map(move |packing| ((renews, packing.requests[0][0].turn.good_until), packing))
-            })
-            .collect();
-        batches.sort_by_key(|(order, _)| *order);
-        batches.into_iter().map(|(_, packing)| packing.requests).collect()
+        batches.sort_by_key(|batch| (!batch[0][0].turn.is_look(), batch[0][0].turn.good_until));
+        batches
     }
 
     /// Returns the time limit of a request whose first hold is this one; `None` if this round sends no more requests:
@@ -150,7 +128,7 @@ impl RenewalRounds {
             return None;
         }
         // The limit leaves time to try again before the first hold expires, and a check leaves time for renewals.
-        let end = if first.is_look() { first.good_until.min(self.grid.next) } else { first.good_until };
+        let end = if first.is_look() { first.good_until.min(self.next_tick) } else { first.good_until };
         Some(now.after(self.command_timeout).min(end.max(now.after(SHORTEST_ASK))))
     }
 
@@ -158,7 +136,7 @@ impl RenewalRounds {
     /// them. They follow the batches, and `began` is the sending time of the first one. No other server delays the
     /// next tick.
     pub(crate) fn ask_elsewhere_until(&self, began: Instant, now: Instant, turn: Turn) -> Option<Instant> {
-        let end = self.grid.next.max(began.after(SHORTEST_ASK));
+        let end = self.next_tick.max(began.after(SHORTEST_ASK));
         let patience = self.command_timeout.saturating_sub(self.in_vain_elsewhere);
         if patience.is_zero() || now >= end {
             return None;
@@ -192,7 +170,7 @@ impl RenewalRounds {
     /// The effect of a check at another server: nothing there reports changes of the key to this client. So the hold is
     /// checked again at the next tick, until its slot has moved and the hold is handed over.
     pub(crate) fn look_at_tick(&self, now: Instant) -> Lesson {
-        Lesson::LookAgain(now.until(self.grid.next).max(PAUSE_OF_A_LOOK))
+        Lesson::LookAgain(now.until(self.next_tick).max(PAUSE_OF_A_LOOK))
     }
 
     /// Records the failure of a request to another server, which says nothing about this server.
@@ -220,44 +198,18 @@ impl RenewalRounds {
     }
 }
 
-/// A batch that is put together. On a single server it becomes one request.
-#[derive(Debug)]
-struct Packing<Hold> {
-    holds: usize,
-    /// The place of the request of each slot.
-    places: HashMap<Slot, usize>,
-    requests: Batch<Hold>,
-}
-
-impl<Hold> Default for Packing<Hold> {
-    fn default() -> Self {
-        Self { holds: 0, places: HashMap::new(), requests: vec![] }
+/// The request of this batch that has room for a hold.
+fn room<'a, Hold>(batch: &'a mut Batch<Hold>, due: &Due<Hold>, most: usize) -> Option<&'a mut Vec<Due<Hold>>> {
+    if batch.iter().map(Vec::len).sum::<usize>() >= most {
+        return None;
     }
-}
-
-impl<Hold> Packing<Hold> {
-    fn has_room(&self, most: usize, slot: Slot) -> bool {
-        self.holds < most && (self.requests.len() < REQUESTS_AT_ONCE || self.places.contains_key(&slot))
+    // A check has a command for each key, so the keys of a check may be in any slots.
+    let fits = |request: &Vec<Due<Hold>>| due.turn.is_look() || request[0].slot == due.slot;
+    let place = batch.iter().position(fits).unwrap_or(batch.len());
+    if place == batch.len() && place < REQUESTS_AT_ONCE {
+        batch.push(vec![]);
     }
-
-    fn add(&mut self, slot: Slot, due: Due<Hold>) {
-        self.holds += 1;
-        let place = *self.places.entry(slot).or_insert(self.requests.len());
-        match self.requests.get_mut(place) {
-            Some(request) => request.push(due),
-            None => self.requests.push(vec![due]),
-        }
-    }
-}
-
-impl<Hold> Due<Hold> {
-    pub(crate) fn new(hold: Hold, family: &'static str, slot: Slot, turn: Turn) -> Self {
-        Self { hold, family, slot, turn }
-    }
-
-    pub(crate) fn turn(&self) -> Turn {
-        self.turn
-    }
+    batch.get_mut(place)
 }
 
 impl Turn {
@@ -284,11 +236,6 @@ impl Turn {
 
     pub(crate) fn is_look(self) -> bool {
         self.lease.is_none()
-    }
-
-    /// The renewal, if the request is one.
-    pub(crate) fn lease(self) -> Option<Lease> {
-        self.lease
     }
 
     /// The time until the deadline.
@@ -324,24 +271,6 @@ impl Lesson {
 pub(crate) fn next_look(ledger: &mut Ledger, now: Instant) -> Option<Instant> {
     let live = ledger.look(now) == Phase::Live;
     ledger.retry_at().filter(|_| live).map(|at| at.min(ledger.good_until()))
-}
-
-/// The grid of ticks, which are `interval` apart whatever the duration of a round.
-#[derive(Debug)]
-struct Grid {
-    next: Instant,
-    interval: Duration,
-}
-
-impl Grid {
-    /// Returns whether a tick has passed; then moves to the first future tick.
-    fn tick(&mut self, now: Instant) -> bool {
-        let tick = now >= self.next;
-        while self.next <= now {
-            self.next = self.next.after(self.interval);
-        }
-        tick
-    }
 }
 
 /// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds;

@@ -28,11 +28,9 @@ pub(crate) trait RenewalHost {
     /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
     fn abandon(&self, hold: &Arc<HoldState>);
 
-    /// Renews holds by several requests in one write. No request must be empty.
-    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error>;
-
-    /// Checks once whether these holds still exist. The slice must not be empty.
-    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error>;
+    /// Renews holds by several requests in one write, or checks by one request whether holds still exist. No request
+    /// must be empty.
+    fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error>;
 
     /// Renews or checks a hold over the way that its key has at present, by a few requests if necessary.
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error>;
@@ -104,20 +102,21 @@ impl Renewer {
 
     /// The time of the next renewal of all holds.
     pub(crate) fn next_tick(&self) -> Instant {
-        self.rounds.next_tick()
+        self.rounds.next_tick
     }
 
     /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
     pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) -> Instant {
-        let scope = self.rounds.begin(Instant::now(), asked.all);
+        let tick = self.rounds.begin(Instant::now());
+        let renews = tick || asked.all == Some(All::Renew);
         let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
         retrying.retain(|hold| !host.hand_over(hold));
-        let all = if scope.is_everything { host.holds() } else { vec![] };
+        let all = if tick || asked.all.is_some() { host.holds() } else { vec![] };
         let mut seen = HashSet::new();
         let mut due = vec![];
         let moved = asked.moved.iter().map(|hold| (hold, true, true));
-        let named = asked.holds.iter().map(|hold| (hold, scope.renews, true));
-        let others = all.iter().chain(&retrying).map(|hold| (hold, scope.renews, asked.all.is_some()));
+        let named = asked.holds.iter().map(|hold| (hold, renews, true));
+        let others = all.iter().chain(&retrying).map(|hold| (hold, renews, asked.all.is_some()));
         // At a mere tick no hold occurs twice.
         let twice = !(asked.holds.is_empty() && asked.moved.is_empty() && retrying.is_empty());
         for (hold, renews, asked) in moved.chain(named).chain(others) {
@@ -141,7 +140,7 @@ impl Renewer {
 
     /// The time of the next round: soon after a failure, otherwise at the next tick.
     fn next_round(&mut self, host: &impl RenewalHost) -> Instant {
-        let mut next = self.rounds.next_tick();
+        let mut next = self.rounds.next_tick;
         let mut seen = HashSet::new();
         self.retrying.retain(|hold| {
             let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
@@ -173,22 +172,18 @@ impl Renewer {
         // Holds that were released during the earlier batches are left out.
         requests.iter_mut().for_each(|request| request.retain(|due| is_still_due(host, due)));
         requests.retain(|request| !request.is_empty());
-        let Some(first) = requests.iter().map(|request| request[0].turn()).min_by_key(|turn| turn.good_until) else {
+        let Some(first) = requests.iter().map(|request| request[0].turn).min_by_key(|turn| turn.good_until) else {
             return;
         };
         let sent = Instant::now();
         let Some(deadline) = self.rounds.ask_until(sent, first) else {
-            requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn().put_off()));
+            requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn.put_off()));
             return;
         };
-        let outcomes = ask(host, &requests, deadline);
+        let outcomes = host.ask(&requests, deadline);
         let answered = Instant::now();
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
-            // Redis refuses the whole request for one key, so the others are asked about without it.
-            Err(error) if error.forbids_a_key() && requests[0].len() > 1 => {
-                return self.send_halves(host, &requests[0]);
-            }
             Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
         };
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
@@ -199,18 +194,10 @@ impl Renewer {
                     continue;
                 }
                 Ok(_) => Error::odd_count(),
-                Err(refusal) => match host.detour(&refusal) {
-                    Detour::ByKey => {
-                        self.by_key.extend(request.iter().copied().cloned());
-                        continue;
-                    }
-                    Detour::Moved => {
-                        request.iter().for_each(|due| self.hand_over(host, due));
-                        continue;
-                    }
-                    Detour::None => Error::refused(refusal),
-                },
+                Err(refusal) if self.takes_detour(host, &refusal, request) => continue,
+                Err(refusal) => Error::refused(refusal),
             };
+            // Redis refuses the whole request for one key, so the others are asked about without it.
             if error.forbids_a_key() && request.len() > 1 {
                 halved.push(request);
             } else {
@@ -236,22 +223,22 @@ impl Renewer {
             return;
         }
         let sent = Instant::now();
-        let Some(deadline) = self.rounds.ask_elsewhere_until(began, sent, due.turn()) else {
-            return self.learn(host, due, due.turn().put_off());
+        let Some(deadline) = self.rounds.ask_elsewhere_until(began, sent, due.turn) else {
+            return self.learn(host, due, due.turn.put_off());
         };
         match host.ask_by_route(due, deadline) {
             Ok(answer) => {
-                let lesson = match self.rounds.answered(due.turn(), &answer, sent) {
+                let lesson = match self.rounds.answered(due.turn, &answer, sent) {
                     Lesson::Looked => self.rounds.look_at_tick(Instant::now()),
                     lesson => lesson,
                 };
                 self.learn(host, due, lesson);
                 if let RenewalAnswer::Refused(refusal) = answer {
-                    host.failed(1, due.turn().remaining(Instant::now()), Error::refused(refusal));
+                    host.failed(1, due.turn.remaining(Instant::now()), Error::refused(refusal));
                 }
             }
             Err(error) => {
-                let (turn, now) = (due.turn(), Instant::now());
+                let (turn, now) = (due.turn, Instant::now());
                 self.rounds.failed_elsewhere(sent, now, turn);
                 // Any refusal passes when the slot has moved.
                 self.learn(host, due, turn.put_off());
@@ -260,18 +247,26 @@ impl Renewer {
         }
     }
 
-    /// Leaves a hold to the watchdog of another server. As long as its route is not known there, it is tried again.
-    fn hand_over(&mut self, host: &impl RenewalHost, due: &Due) {
-        if !host.hand_over(&due.hold) {
-            self.learn(host, due, due.turn().put_off());
+    /// Sends holds where their keys are, if the refusal of their request names another way. A hold is left to the
+    /// watchdog of another server; as long as its route is not known there, it is tried again.
+    fn takes_detour(&mut self, host: &impl RenewalHost, refusal: &Refusal, holds: &[&Due]) -> bool {
+        let detour = host.detour(refusal);
+        for &due in holds {
+            match detour {
+                Detour::None => {}
+                Detour::ByKey => self.by_key.push(due.clone()),
+                Detour::Moved if host.hand_over(&due.hold) => {}
+                Detour::Moved => self.learn(host, due, due.turn.put_off()),
+            }
         }
+        detour != Detour::None
     }
 
     /// Takes the failure of requests that were sent and failed at these times.
     fn failed(&mut self, host: &impl RenewalHost, (sent, now): (Instant, Instant), holds: &[&Due], error: Error) {
-        let Some(first) = holds.iter().map(|due| due.turn()).min_by_key(|turn| turn.good_until) else { return };
+        let Some(first) = holds.iter().map(|due| due.turn).min_by_key(|turn| turn.good_until) else { return };
         self.rounds.failed(sent, now, first);
-        holds.iter().for_each(|due| self.learn(host, due, due.turn().after_failure(&error)));
+        holds.iter().for_each(|due| self.learn(host, due, due.turn.after_failure(&error)));
         host.failed(holds.len(), first.remaining(now), error);
     }
 
@@ -279,20 +274,15 @@ impl Renewer {
     fn take_answers(&mut self, host: &impl RenewalHost, request: &[&Due], answers: Vec<RenewalAnswer>, sent: Instant) {
         let mut refusals = vec![];
         for (&due, answer) in request.iter().zip(answers) {
-            let detour = match &answer {
-                RenewalAnswer::Refused(refusal) => host.detour(refusal),
-                _ => Detour::None,
-            };
-            match detour {
-                Detour::ByKey => self.by_key.push(due.clone()),
-                Detour::Moved => self.hand_over(host, due),
-                Detour::None => {
-                    let lesson = self.rounds.answered(due.turn(), &answer, sent);
-                    self.learn(host, due, lesson);
-                    if let RenewalAnswer::Refused(refusal) = answer {
-                        refusals.push((refusal, due.turn().remaining(Instant::now())));
-                    }
-                }
+            if let RenewalAnswer::Refused(refusal) = &answer
+                && self.takes_detour(host, refusal, &[due])
+            {
+                continue;
+            }
+            let lesson = self.rounds.answered(due.turn, &answer, sent);
+            self.learn(host, due, lesson);
+            if let RenewalAnswer::Refused(refusal) = answer {
+                refusals.push((refusal, due.turn.remaining(Instant::now())));
             }
         }
         // Holds with earlier deadlines come first.
@@ -311,28 +301,17 @@ impl Renewer {
     }
 }
 
-/// Sends a batch. Returns an outcome for each request.
-fn ask(host: &mut impl RenewalHost, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
-    // Checks come in one request.
-    if let [request] = requests
-        && request[0].turn().is_look()
-    {
-        return Ok(vec![Ok(host.look(request, deadline)?)]);
-    }
-    host.renew(requests, deadline)
-}
-
 fn is_still_due(host: &impl RenewalHost, due: &Due) -> bool {
-    host.with_ledger(&due.hold, |ledger, now| due.turn().is_still_due(ledger, now))
+    host.with_ledger(&due.hold, |ledger, now| due.turn.is_still_due(ledger, now))
 }
 
 fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: Turn) -> Due {
-    Due::new(Arc::clone(hold), hold.kind.family(), host.slot(hold), turn)
+    Due { hold: Arc::clone(hold), family: hold.kind.family(), slot: host.slot(hold), turn }
 }
 
 /// The content of the renewal of a hold, if the hold is to be renewed.
 pub(crate) fn renewal(host: &impl RenewalHost, due: &Due) -> Option<Renewal> {
-    let lease = due.turn().lease()?;
+    let lease = due.turn.lease?;
     let (raise, reads) =
         host.with_ledger(&due.hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
     Some(Renewal { name: due.hold.name.clone(), owner: due.hold.owner.clone(), raise, reads })

@@ -193,11 +193,14 @@ impl RenewalHost for ServerRound<'_> {
         });
     }
 
-    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+    fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
         requests.iter().flatten().for_each(|due| due.hold.watch(self.server.number()));
         let call = |request: &Vec<&Due>| {
-            let renewals: Vec<_> = request.iter().filter_map(|due| renewal(self, due)).collect();
-            request[0].hold.kind.renew(&renewals)
+            let kind = &request[0].hold.kind;
+            if request[0].turn.is_look() {
+                return kind.look(&request.iter().map(|due| claim(due)).collect::<Vec<_>>());
+            }
+            kind.renew(&request.iter().filter_map(|due| renewal(self, due)).collect::<Vec<_>>())
         };
         let calls: Vec<_> = requests.iter().map(call).collect();
         // A late renewal finds its owner or changes nothing, so it needs no fence.
@@ -206,22 +209,14 @@ impl RenewalHost for ServerRound<'_> {
         for answers in outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().ok()) {
             self.look_through(answers);
         }
-        let answers = requests
-            .iter()
-            .zip(&mut outcomes)
-            .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
-        self.confirm(answers.flatten());
+        if !requests[0][0].turn.is_look() {
+            let answers = requests
+                .iter()
+                .zip(&mut outcomes)
+                .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
+            self.confirm(answers.flatten());
+        }
         Ok(outcomes)
-    }
-
-    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
-        request.iter().for_each(|due| due.hold.watch(self.server.number()));
-        let claims: Vec<_> = request.iter().map(|due| claim(due)).collect();
-        let call = request[0].hold.kind.look(&claims);
-        let mut answers = self.request(&call, deadline).map_err(Fault::into_error)?;
-        self.check_losses(&answers, deadline)?;
-        self.look_through(&mut answers);
-        Ok(answers)
     }
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {

@@ -389,10 +389,14 @@ impl RenewalHost for World {
         panic!("no thread ends here");
     }
 
-    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+    fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        if requests[0][0].turn.is_look() {
+            assert_eq!(requests.len(), 1, "checks come in one request");
+            return Ok(vec![Ok(self.look(&requests[0], deadline)?)]);
+        }
         assert!(!self.is_elsewhere, "no other server delays a batch");
         assert!(requests.iter().map(Vec::len).sum::<usize>() <= self.plan.batch);
-        let first = requests.iter().map(|request| request[0].turn().good_until).min().unwrap();
+        let first = requests.iter().map(|request| request[0].turn.good_until).min().unwrap();
         assert!(self.asked_until <= first || self.thinned, "the batch that ends first comes first");
         self.asked_until = first;
         let lease = |due: &&Due| (which(&due.hold), Some(renewal(self, due).unwrap().raise.endless));
@@ -420,19 +424,6 @@ impl RenewalHost for World {
         };
         outcomes.insert(0, first);
         Ok(outcomes)
-    }
-
-    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
-        assert!(!self.is_elsewhere, "no other server delays a batch");
-        let locks: Vec<_> = request.iter().map(|due| (which(&due.hold), None)).collect();
-        let fate = self.begin(&[request], &locks, deadline);
-        match self.ask(&fate, &locks, deadline) {
-            // Each of the commands is refused.
-            Err(Fault::Refused(refusal)) if matches!(fate, Fate::Moving | Fate::Moved) => {
-                Ok(vec![RenewalAnswer::Refused(refusal); request.len()])
-            }
-            answer => answer.map_err(Fault::into_error),
-        }
     }
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
@@ -482,13 +473,26 @@ impl RenewalHost for World {
 }
 
 impl World {
+    fn look(&mut self, request: &[&Due], deadline: Instant) -> Result<Vec<RenewalAnswer>, Error> {
+        assert!(!self.is_elsewhere, "no other server delays a batch");
+        let locks: Vec<_> = request.iter().map(|due| (which(&due.hold), None)).collect();
+        let fate = self.begin(&[request], &locks, deadline);
+        match self.ask(&fate, &locks, deadline) {
+            // Each of the commands is refused.
+            Err(Fault::Refused(refusal)) if matches!(fate, Fate::Moving | Fate::Moved) => {
+                Ok(vec![RenewalAnswer::Refused(refusal); request.len()])
+            }
+            answer => answer.map_err(Fault::into_error),
+        }
+    }
+
     /// Begins a write. Returns its fate.
     fn begin(&mut self, requests: &[&[&Due]], locks: &[(usize, Option<Lease>)], deadline: Instant) -> Fate {
         let sent = Instant::now();
         let family = requests[0][0].hold.kind.family();
         for request in requests {
             assert!(request.iter().all(|due| due.hold.kind.family() == family));
-            assert!(request.is_sorted_by_key(|due| due.turn().good_until), "those that end first come first");
+            assert!(request.is_sorted_by_key(|due| due.turn.good_until), "those that end first come first");
         }
         assert!(deadline <= sent.after(ms(self.plan.timeout_ms)));
         assert!(self.vain < ms(self.plan.timeout_ms), "one mute server costs one time-out a round");
