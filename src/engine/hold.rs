@@ -63,15 +63,12 @@ struct State {
     moved_on: Option<Instant>,
 }
 
-/// A new loss, which must be reported.
-pub(crate) struct NewLoss {
-    pub(crate) loss: Loss,
-    pub(crate) on_lost: Vec<OnLost>,
-}
-
 /// Work after the use of a ledger, to do without its mutex.
 pub(crate) struct Aftermath {
-    pub(crate) new_loss: Option<NewLoss>,
+    /// The loss, if this use detected it: it must be reported.
+    pub(crate) new_loss: Option<Loss>,
+    /// The callbacks that run at the new loss. Those of a hold that is over run never, and may own this very client.
+    pub(crate) on_lost: Vec<OnLost>,
     /// The check by the timer that is not needed any more.
     pub(crate) needless_check: Option<JobTicket>,
 }
@@ -118,23 +115,18 @@ impl HoldState {
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
         let new_loss = match phase {
-            Phase::Lost(loss) if !state.told => {
-                state.told = true;
-                Some(NewLoss { loss, on_lost: std::mem::take(&mut state.on_lost) })
-            }
+            Phase::Lost(loss) if !std::mem::replace(&mut state.told, true) => Some(loss),
             _ => None,
         };
-        // The callbacks will not run any more. Callbacks may own this very client, so they are dropped without the
-        // mutex.
-        let useless = if phase == Phase::Done { std::mem::take(&mut state.on_lost) } else { vec![] };
+        let is_over = new_loss.is_some() || phase == Phase::Done;
+        let on_lost = if is_over { std::mem::take(&mut state.on_lost) } else { vec![] };
         let needless_check = if phase == Phase::Live { None } else { state.pending_check.take() };
         let is_sooner = state.ledger.good_until() < deadline;
         drop(state);
         if phase != Phase::Live || is_sooner {
             self.progress.ended.ring_all();
         }
-        drop(useless);
-        (answer, Aftermath { new_loss, needless_check })
+        (answer, Aftermath { new_loss, on_lost, needless_check })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.
@@ -198,18 +190,11 @@ impl HoldState {
             Phase::Lost(_) => state.told,
             Phase::Releasing | Phase::Done => true,
         };
-        if is_over || state.pending_check.is_some_and(|pending_check| pending_check.at <= deadline) {
+        let pending = state.pending_check.filter(|pending_check| pending_check.at > Instant::now());
+        if is_over || pending.is_some_and(|pending_check| pending_check.at <= deadline) {
             return None;
         }
         state.pending_check.replace(set(deadline))
-    }
-
-    /// Records that the check at this moment runs.
-    pub(crate) fn check_fired(&self, at: Instant) {
-        let mut state = self.progress.state.lock();
-        if state.pending_check.is_some_and(|pending_check| pending_check.at == at) {
-            state.pending_check = None;
-        }
     }
 
     /// Waits until the hold is not live any more, or until `until`.
@@ -385,8 +370,9 @@ mod tests {
         assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
         let near = hold.progress.state.lock().pending_check.expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
-        hold.check_fired(near.at);
-        assert!(hold.schedule_check(set).is_none());
-        assert!(hold.progress.state.lock().pending_check.is_some(), "it is set again after it came");
+        hold.update(|ledger, now| ledger.extended(now, Lease::new(HOUR).unwrap()));
+        assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
+        near.at.comes();
+        assert_eq!(hold.schedule_check(set), Some(near), "it is set again after it came");
     }
 }

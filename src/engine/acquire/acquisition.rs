@@ -237,7 +237,7 @@ impl<'a> Acquisition<'a> {
         self.waiting.granted();
         for dead in dead {
             // The loss of this hold may not have been reported.
-            self.engine.keeper.watch_until_deadline(&dead);
+            self.engine.keeper.schedule_check(&dead);
         }
         self.engine.keeper.schedule_if_observed(&hold);
         self.engine.keeper.granted(&hold);

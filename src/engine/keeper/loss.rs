@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::hold::{Aftermath, HoldState, NewLoss, OnLost};
+use crate::engine::hold::{Aftermath, HoldState, OnLost};
 use crate::engine::keeper::Keeper;
 use crate::error::{Error, Loss};
 use crate::event::LockLost;
@@ -13,12 +13,13 @@ use crate::time::Instant;
 impl Keeper {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { new_loss, needless_check }) = hold.update(use_ledger);
+        let (answer, Aftermath { new_loss, on_lost, needless_check }) = hold.update(use_ledger);
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
-        if let Some(new_loss) = new_loss {
-            self.tell(hold, new_loss);
+        if let Some(loss) = new_loss {
+            self.tell(hold, loss, on_lost);
+            self.forget_if_dead(hold);
         }
         answer
     }
@@ -43,16 +44,22 @@ impl Keeper {
         }
     }
 
+    /// Forgets a hold that is over and that no thread can use any more.
+    fn forget_if_dead(&self, hold: &HoldState) {
+        if hold.is_dead() {
+            self.cells.registry.remove(hold);
+        }
+    }
+
     /// Checks the hold at its deadline, and again after each extension.
-    fn schedule_check(&self, hold: &Arc<HoldState>) {
+    pub(crate) fn schedule_check(&self, hold: &Arc<HoldState>) {
         if self.with_ledger(hold, |ledger, now| ledger.look(now)) != Phase::Live {
-            return;
+            return self.forget_if_dead(hold);
         }
         let needless = hold.schedule_check(|deadline| {
             let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
             self.timer.run_at(deadline, move || {
                 if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {
-                    hold.check_fired(deadline);
                     keeper.schedule_check(&hold);
                 }
             })
@@ -60,20 +67,6 @@ impl Keeper {
         if let Some(ticket) = needless {
             self.timer.cancel(ticket);
         }
-    }
-
-    /// Keeps an abandoned hold until its deadline, so that its loss is still reported.
-    pub(crate) fn watch_until_deadline(&self, hold: &Arc<HoldState>) {
-        let (keeper, hold) = (Weak::clone(&self.myself), Arc::clone(hold));
-        let deadline = self.with_ledger(&hold, |ledger, _| ledger.good_until());
-        self.timer.run_at(deadline, move || {
-            let Some(keeper) = keeper.upgrade() else { return };
-            if keeper.with_ledger(&hold, |ledger, now| ledger.look(now)) == Phase::Live {
-                keeper.watch_until_deadline(&hold); // the hold was extended
-            } else {
-                keeper.cells.registry.remove(&hold);
-            }
-        });
     }
 
     /// Builds the error of a lost hold.
@@ -90,8 +83,7 @@ impl Keeper {
         self.heartbeat.standstill_at(deadline, Instant::now())
     }
 
-    fn tell(&self, hold: &HoldState, new_loss: NewLoss) {
-        let NewLoss { loss, on_lost } = new_loss;
+    fn tell(&self, hold: &HoldState, loss: Loss, on_lost: Vec<OnLost>) {
         self.config.observe(|observer| {
             observer.lost(&LockLost {
                 name: hold.name.to_string(),

@@ -79,10 +79,9 @@ struct Scene {
 impl Scene {
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
-        if let Some(new_loss) = aftermath.new_loss {
+        if let Some(loss) = aftermath.new_loss {
             self.reported.lock().push(hold.number);
-            let loss = new_loss.loss;
-            new_loss.on_lost.into_iter().for_each(|callback| callback(&loss));
+            aftermath.on_lost.into_iter().for_each(|callback| callback(&loss));
         }
         answer
     }

@@ -182,7 +182,7 @@ impl RenewalHost for ServerRound<'_> {
             // The hold was released or left to expire before the end of its thread.
             return;
         }
-        self.keeper.watch_until_deadline(hold);
+        self.keeper.schedule_check(hold);
         self.keeper.config.observe(|observer| {
             observer.abandoned(&LockAbandoned {
                 name: hold.name.to_string(),
