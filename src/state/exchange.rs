@@ -193,7 +193,10 @@ impl Exchange {
             Fault::Refused(refusal) if refusal.word() == "NOSCRIPT" && !self.whole && self.has_source => {
                 self.whole = true;
             }
-            Fault::Refused(refusal) => self.refused(now, refusal),
+            Fault::Refused(refusal) => {
+                let limit = refusal.is_transient().then_some(self.bounds.retry_until);
+                self.rest_or_end(now, limit, Error::refused(refusal));
+            }
             Fault::NotSent(error) => {
                 let limit = (error.kind() == ErrorKind::Connection).then_some(self.bounds.retry_until);
                 self.rest_or_end(now, limit, error);
@@ -232,11 +235,6 @@ impl Exchange {
         let copy = self.in_doubt.fenceable.pop();
         self.in_doubt.unfenceable |= copy.is_some();
         copy
-    }
-
-    fn refused(&mut self, now: Instant, refusal: Refusal) {
-        let limit = refusal.is_transient().then_some(self.bounds.retry_until);
-        self.rest_or_end(now, limit, Error::refused(refusal));
     }
 
     fn no_answer(&mut self, now: Instant, identity: Option<Identity>, error: Error, interrupted: bool) {

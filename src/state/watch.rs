@@ -142,12 +142,8 @@ impl Watch {
         many
     }
 
-    /// Records that the listening connection broke.
+    /// Records that one of the two connections broke.
     pub(crate) fn lost(&mut self, now: Instant) {
-        self.torn(now);
-    }
-
-    fn torn(&mut self, now: Instant) {
         (self.tracked, self.question, self.torn) = (None, Some(All::Renew), now);
     }
 
@@ -161,7 +157,7 @@ impl Watch {
             return WatchStep::Rest(None);
         }
         if broke {
-            self.torn(now);
+            self.lost(now);
         } else if opened {
             self.torn = now;
         }
@@ -229,18 +225,14 @@ impl Watch {
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// Records that the server was not reached or did not answer.
-    pub(crate) fn failed(&mut self, now: Instant) {
-        self.rest(now);
-    }
-
     /// Records the end and the duration of a request about all holds. The next request waits in proportion, so that a
     /// client that flushes all the time costs only a part of the watchdog.
     pub(crate) fn asked(&mut self, now: Instant, took: Duration) {
         self.not_before = self.not_before.max(now.after(took * 4));
     }
 
-    fn rest(&mut self, now: Instant) {
+    /// Rests after an attempt, for instance where the server was not reached or did not answer.
+    pub(crate) fn rest(&mut self, now: Instant) {
         if now >= self.not_before.after(FORGOTTEN) {
             self.pause = FIRST_PAUSE;
         }

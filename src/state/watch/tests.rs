@@ -85,7 +85,7 @@ fn an_unreachable_server_is_tried_several_times_a_second() {
         match watch.next(now, None, TrackingChannel::Closed) {
             WatchStep::Open => {
                 tries.push(now);
-                watch.failed(now);
+                watch.rest(now);
             }
             WatchStep::Rest(Some(until)) => now = until,
             step => panic!("{step:?}"),
@@ -219,7 +219,7 @@ impl Model {
                     self.links += 1;
                     self.link = Some(self.links);
                 }
-                WatchStep::Open => self.watch.failed(self.now),
+                WatchStep::Open => self.watch.rest(self.now),
                 WatchStep::Track(number) => {
                     let channel = self.channel.expect("an open channel");
                     assert_eq!(number, channel + 100);

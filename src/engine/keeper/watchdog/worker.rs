@@ -179,7 +179,7 @@ impl Worker {
             let complaint = match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
-                        self.watch.failed(Instant::now());
+                        self.watch.rest(Instant::now());
                     }
                     continue;
                 }
@@ -202,7 +202,7 @@ impl Worker {
                         error
                     }
                     Err(_) => {
-                        self.watch.failed(Instant::now());
+                        self.watch.rest(Instant::now());
                         continue;
                     }
                 },
