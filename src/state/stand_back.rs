@@ -45,16 +45,6 @@ pub(crate) enum Rivals {
 }
 
 impl Turns {
-    /// Records that a thread wants the lock.
-    pub(crate) fn wanted(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) {
-        self.with(name, |turn| turn.wanted(thread, now));
-    }
-
-    /// Records a grant to a thread of this process.
-    pub(crate) fn granted(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) {
-        self.with(name, |turn| turn.granted(thread, now));
-    }
-
     /// Records a release by this process. Returns whether the turn of this process goes on.
     pub(crate) fn released(&mut self, name: &LockName, rivals: Rivals, now: Instant) -> bool {
         if !matches!(rivals, Rivals::Listen(0) | Rivals::Unknown) {
@@ -69,32 +59,13 @@ impl Turns {
         !turn.is_over(now)
     }
 
-    /// Records a release by another process.
-    pub(crate) fn heard(&mut self, name: &LockName, now: Instant) {
-        self.with(name, |turn| turn.heard(now));
-    }
-
-    /// Records the owner that a check found, or `None` for an owner of this process.
-    pub(crate) fn looked(&mut self, name: &LockName, owner: Option<&str>, now: Instant) {
-        self.with(name, |turn| turn.looked(owner.map(thread_of), now));
-    }
-
-    /// Records a check that failed or is not possible.
-    pub(crate) fn cannot_look(&mut self, name: &LockName, now: Instant) {
-        self.with(name, |turn| turn.next_look = now.after(AFTER_A_FAILED_LOOK));
-    }
-
-    /// Returns a pause if this thread must wait before it asks for the lock.
-    pub(crate) fn pause(&mut self, name: &LockName, thread: ThreadNumber, now: Instant) -> Option<Pause> {
-        self.with(name, |turn| turn.pause(thread, now)).flatten()
-    }
-
     /// The number of turns.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    fn with<T>(&mut self, name: &LockName, work: impl FnOnce(&mut Turn) -> T) -> Option<T> {
+    /// Uses the turn at a lock, if other clients want the lock, too.
+    pub(crate) fn with<T>(&mut self, name: &LockName, work: impl FnOnce(&mut Turn) -> T) -> Option<T> {
         self.by_name.get_mut(name).map(work)
     }
 
@@ -121,7 +92,7 @@ fn thread_of(owner: &str) -> u64 {
 
 /// The turn of this process at one lock, and what is known of the threads that want the lock.
 #[derive(Debug)]
-struct Turn {
+pub(crate) struct Turn {
     began: Instant,
     /// The grants of the turn: one for each thread that waited when the turn began, or in the turn before.
     quota: usize,
@@ -177,12 +148,14 @@ impl Turn {
         self.grants >= self.quota && self.began.after(SHORTEST_TURN * (1 << self.unused)) <= now
     }
 
-    fn wanted(&mut self, thread: ThreadNumber, now: Instant) {
+    /// Records that a thread wants the lock.
+    pub(crate) fn wanted(&mut self, thread: ThreadNumber, now: Instant) {
         self.wanting.insert(thread, now);
         self.most_wanting = self.most_wanting.max(self.wanting.len());
     }
 
-    fn granted(&mut self, thread: ThreadNumber, now: Instant) {
+    /// Records a grant to a thread of this process.
+    pub(crate) fn granted(&mut self, thread: ThreadNumber, now: Instant) {
         // A thread that did not wait has no part in turns; several values of a group are one grant.
         if self.wanting.remove(&thread).is_none() {
             return;
@@ -216,25 +189,33 @@ impl Turn {
         }
     }
 
-    fn heard(&mut self, now: Instant) {
+    /// Records a release by another process.
+    pub(crate) fn heard(&mut self, now: Instant) {
         self.heard += 1;
         self.sign = now;
     }
 
-    fn looked(&mut self, thread: Option<u64>, now: Instant) {
+    /// Records a check that failed or is not possible.
+    pub(crate) fn cannot_look(&mut self, now: Instant) {
+        self.next_look = now.after(AFTER_A_FAILED_LOOK);
+    }
+
+    /// Records the owner that a check found, or `None` for an owner of this process.
+    pub(crate) fn looked(&mut self, owner: Option<&str>, now: Instant) {
         self.next_look = now.after(BETWEEN_LOOKS);
-        if let Some(thread) = thread {
+        if let Some(owner) = owner {
             // The interval changes: with a constant interval, threads that hold in rotation would hide each other.
             self.sights = (self.sights + 5) % 8;
             self.next_look = now.after(BETWEEN_LOOKS * (1 + self.sights));
-            self.seen.push_back((thread, now));
+            self.seen.push_back((thread_of(owner), now));
             if self.seen.len() > MOST_SEEN {
                 self.seen.pop_front();
             }
         }
     }
 
-    fn pause(&mut self, thread: ThreadNumber, now: Instant) -> Option<Pause> {
+    /// Returns a pause if this thread must wait before it asks for the lock.
+    pub(crate) fn pause(&mut self, thread: ThreadNumber, now: Instant) -> Option<Pause> {
         self.wanted(thread, now);
         let end = self.sign.after(self.patience());
         if !self.is_over(now) || self.heard >= self.owed(now) || end <= now {

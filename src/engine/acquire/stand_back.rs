@@ -55,13 +55,13 @@ impl Engine {
             node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
             answer
         });
-        self.cells.stand_backs.with(name, |turns, name, _, now| match answer {
+        self.cells.stand_backs.with(name, |turn, _, now| match answer {
             Some(Ok(answer)) => {
                 let owner = answer.value.ok().flatten().map(|(owner, _)| owner);
                 let owner = owner.filter(|owner| !owner.starts_with(self.owners.client()));
-                turns.looked(name, owner.as_deref(), now);
+                turn.looked(owner.as_deref(), now);
             }
-            _ => turns.cannot_look(name, now),
+            _ => turn.cannot_look(now),
         });
         true
     }

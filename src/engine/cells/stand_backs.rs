@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::name::LockName;
 use crate::owner::{ThreadId, ThreadNumber};
-use crate::state::stand_back::{Pause, Rivals, Turns};
+use crate::state::stand_back::{Pause, Rivals, Turn, Turns};
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -19,12 +19,12 @@ pub(crate) struct StandBacks {
 impl StandBacks {
     /// Records that the calling thread wants the lock.
     pub(crate) fn wanted(&self, name: &LockName) {
-        self.with(name, Turns::wanted);
+        self.with(name, Turn::wanted);
     }
 
     /// Records a grant to the calling thread.
     pub(crate) fn granted(&self, name: &LockName) {
-        self.with(name, Turns::granted);
+        self.with(name, Turn::granted);
     }
 
     /// Records a release by this process; see [`Turns::released`].
@@ -40,11 +40,11 @@ impl StandBacks {
 
     /// Records a release by another process.
     pub(crate) fn heard(&self, name: &LockName) {
-        self.with(name, |turns, name, _, now| turns.heard(name, now));
+        self.with(name, |turn, _, now| turn.heard(now));
     }
 
     pub(crate) fn pause(&self, name: &LockName) -> Option<Pause> {
-        self.with(name, Turns::pause).flatten()
+        self.with(name, Turn::pause).flatten()
     }
 
     fn is_empty(&self) -> bool {
@@ -55,12 +55,12 @@ impl StandBacks {
     pub(crate) fn with<T>(
         &self,
         name: &LockName,
-        work: impl FnOnce(&mut Turns, &LockName, ThreadNumber, Instant) -> T,
+        work: impl FnOnce(&mut Turn, ThreadNumber, Instant) -> T,
     ) -> Option<T> {
         if self.is_empty() {
             return None;
         }
         let (thread, now) = (ThreadId::current().number(), Instant::now());
-        Some(work(&mut self.turns.lock(), &name.whole(), thread, now))
+        self.turns.lock().with(&name.whole(), |turn| work(turn, thread, now))
     }
 }

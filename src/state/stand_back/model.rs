@@ -152,7 +152,7 @@ impl Scene {
             Event::Come => {
                 process.since[thread] = self.now;
                 process.line.push_back(thread);
-                process.turns.wanted(&name(), number(thread), now);
+                process.turns.with(&name(), |turn| turn.wanted(number(thread), now));
                 if !is_ours {
                     self.plan(100, Event::Ask, index, thread);
                 } else if process.line.len() == 1 {
@@ -162,7 +162,8 @@ impl Scene {
             Event::Wake if is_ours => {
                 let Some(&first) = process.line.front() else { return };
                 let stands_back = process.sort == Sort::Lockson;
-                match process.turns.pause(&name(), number(first), now).filter(|_| stands_back) {
+                let pause = process.turns.with(&name(), |turn| turn.pause(number(first), now)).flatten();
+                match pause.filter(|_| stands_back) {
                     Some(pause) if pause.looks => self.plan(100, Event::Look, index, first),
                     Some(pause) => {
                         let until = u64::try_from(at(0).until(pause.until).as_micros()).unwrap();
@@ -174,11 +175,11 @@ impl Scene {
             Event::Wake => self.plan(0, Event::Ask, index, thread),
             Event::Look => {
                 if self.permits > 0 {
-                    process.turns.cannot_look(&name(), now);
+                    process.turns.with(&name(), |turn| turn.cannot_look(now));
                 } else {
                     let holder = self.holders.first().filter(|(other, _)| *other != index);
                     let owner = holder.map(|(process, thread)| format!("{process}:{thread}"));
-                    process.turns.looked(&name(), owner.as_deref(), now);
+                    process.turns.with(&name(), |turn| turn.looked(owner.as_deref(), now));
                 }
                 self.plan(0, Event::Wake, index, thread);
             }
@@ -199,7 +200,7 @@ impl Scene {
             return;
         }
         process.line.remove(place);
-        process.turns.granted(&name(), number(thread), at(self.now));
+        process.turns.with(&name(), |turn| turn.granted(number(thread), at(self.now)));
         process.grants[thread] += 1;
         process.longest_wait = process.longest_wait.max(self.now - process.since[thread]);
         if is_ours && !process.line.is_empty() && self.permits > 1 {
@@ -224,7 +225,7 @@ impl Scene {
             if other == index {
                 goes_on = process.turns.released(&name(), rivals, now);
             } else {
-                process.turns.heard(&name(), now);
+                process.turns.with(&name(), |turn| turn.heard(now));
             }
             let Some(&first) = process.line.front() else { continue };
             let delay = match process.sort {

@@ -6,14 +6,14 @@ use super::*;
 
 /// Returns the end of the pause of a thread in microseconds, if there is a pause.
 fn pause(turns: &mut Turns, thread: usize, now: u64) -> Option<u64> {
-    let pause = turns.pause(&name(), number(thread), at(now))?;
+    let pause = turns.with(&name(), |turn| turn.pause(number(thread), at(now))).flatten()?;
     Some(u64::try_from(at(0).until(pause.until).as_micros()).unwrap())
 }
 
 /// A hold of `millis` from `from` on; `others` receive the message of its release.
 fn hold(turns: &mut Turns, thread: usize, from: u64, millis: u64, others: usize) -> u64 {
     let end = from + millis * 1_000;
-    turns.granted(&name(), number(thread), at(from));
+    turns.with(&name(), |turn| turn.granted(number(thread), at(from)));
     turns.released(&name(), Rivals::Listen(others), at(end));
     end
 }
@@ -37,11 +37,11 @@ fn an_uncontended_lock_is_asked_for_at_once() {
 fn a_process_stands_back_when_each_thread_had_a_grant() {
     let mut turns = contended();
     let mut now = 20_000;
-    (0..4).for_each(|thread| turns.wanted(&name(), number(thread), at(now)));
+    (0..4).for_each(|thread| _ = turns.with(&name(), |turn| turn.wanted(number(thread), at(now))));
     for thread in 0..4 {
         assert_eq!(pause(&mut turns, thread, now), None);
         now = hold(&mut turns, thread, now, 10, 1);
-        turns.wanted(&name(), number(thread), at(now));
+        turns.with(&name(), |turn| turn.wanted(number(thread), at(now)));
     }
     assert!(pause(&mut turns, 0, now).is_some());
     assert_eq!(pause(&mut turns, 0, now + 8_000), None, "the others leave it free: they do not want it");
@@ -52,13 +52,13 @@ fn threads_that_come_during_a_turn_do_not_prolong_it() {
     let mut turns = contended();
     let mut now = 20_000;
     for thread in 1..3 {
-        turns.wanted(&name(), number(thread), at(now));
+        turns.with(&name(), |turn| turn.wanted(number(thread), at(now)));
     }
     for thread in 1..3 {
         assert_eq!(pause(&mut turns, thread, now), None);
         now = hold(&mut turns, thread, now, 10, 1);
-        turns.wanted(&name(), number(thread + 10), at(now));
-        turns.wanted(&name(), number(thread + 20), at(now));
+        turns.with(&name(), |turn| turn.wanted(number(thread + 10), at(now)));
+        turns.with(&name(), |turn| turn.wanted(number(thread + 20), at(now)));
     }
     assert!(pause(&mut turns, 11, now).is_some());
 }
@@ -73,9 +73,9 @@ fn the_others_have_as_many_grants_as_they_have_threads() {
             ours += 1;
         } else {
             // Two threads of another process hold the lock in rotation.
-            turns.looked(&name(), Some(&format!("b:{}.{now}", theirs % 2)), at(now));
+            turns.with(&name(), |turn| turn.looked(Some(&format!("b:{}.{now}", theirs % 2)), at(now)));
             now += 10_000;
-            turns.heard(&name(), at(now));
+            turns.with(&name(), |turn| turn.heard(at(now)));
             theirs += 1;
         }
     }
@@ -98,8 +98,8 @@ fn releases_of_threads_that_do_not_wait_prolong_no_pause() {
 #[test]
 fn a_release_beside_free_permits_begins_no_pause() {
     let mut turns = Turns::default();
-    turns.wanted(&name(), number(0), at(0));
-    turns.granted(&name(), number(0), at(0));
+    turns.with(&name(), |turn| turn.wanted(number(0), at(0)));
+    turns.with(&name(), |turn| turn.granted(number(0), at(0)));
     turns.released(&name(), Rivals::Unknown, at(10_000));
     assert!(turns.len() == 0);
     assert_eq!(pause(&mut turns, 0, 10_000), None);
@@ -108,10 +108,10 @@ fn a_release_beside_free_permits_begins_no_pause() {
 #[test]
 fn short_holds_are_given_away_in_batches() {
     let mut turns = contended();
-    turns.heard(&name(), at(10_000));
+    turns.with(&name(), |turn| turn.heard(at(10_000)));
     let (mut now, mut grants) = (20_000, 0);
     while pause(&mut turns, 0, now).is_none() {
-        turns.granted(&name(), number(0), at(now));
+        turns.with(&name(), |turn| turn.granted(number(0), at(now)));
         turns.released(&name(), Rivals::Listen(1), at(now + 100));
         now += 200;
         grants += 1;
@@ -129,7 +129,7 @@ fn a_listener_that_wants_nothing_costs_little() {
             paused += end - now;
             now = end;
         } else {
-            turns.granted(&name(), number(0), at(now));
+            turns.with(&name(), |turn| turn.granted(number(0), at(now)));
             turns.released(&name(), Rivals::Listen(1), at(now + 100));
             now += 100;
         }
@@ -146,7 +146,7 @@ fn a_lock_without_messages_costs_a_lone_process_little() {
             paused += end - now;
             now = end;
         }
-        turns.granted(&name(), number(0), at(now));
+        turns.with(&name(), |turn| turn.granted(number(0), at(now)));
         turns.released(&name(), Rivals::MayPoll, at(now + 100));
         now += 100;
     }
@@ -158,7 +158,7 @@ fn a_poller_that_was_seen_has_a_pause_of_its_own() {
     let mut turns = contended();
     assert_eq!(pause(&mut turns, 0, 20_000), None);
     let now = hold(&mut turns, 0, 20_000, 10, 1);
-    turns.looked(&name(), Some("b:1"), at(now));
+    turns.with(&name(), |turn| turn.looked(Some("b:1"), at(now)));
     // The other process does not listen any more, but its thread was seen.
     pause(&mut turns, 0, now + 8_000);
     let now = hold(&mut turns, 0, now + 8_000, 10, 0);
@@ -175,9 +175,11 @@ fn a_failed_look_is_not_repeated_soon() {
     let mut turns = contended();
     pause(&mut turns, 0, 20_000);
     let now = hold(&mut turns, 0, 20_000, 10, 1);
-    let looks = |turns: &mut Turns, now| turns.pause(&name(), number(0), at(now)).is_some_and(|pause| pause.looks);
+    let looks = |turns: &mut Turns, now| {
+        turns.with(&name(), |turn| turn.pause(number(0), at(now))).flatten().is_some_and(|pause| pause.looks)
+    };
     assert!(!looks(&mut turns, now) && looks(&mut turns, now + 1_000), "the next holder appears after a millisecond");
-    turns.cannot_look(&name(), at(now + 1_000));
+    turns.with(&name(), |turn| turn.cannot_look(at(now + 1_000)));
     assert!(!looks(&mut turns, now + 2_500));
 }
 
@@ -290,18 +292,18 @@ proptest::proptest! {
         for (step, passed, others, thread) in steps {
             now += passed;
             match step {
-                0 | 1 => turns.granted(&name(), number(thread), at(now)),
+                0 | 1 => _ = turns.with(&name(), |turn| turn.granted(number(thread), at(now))),
                 2 | 3 => {
                     let rivals = if step == 2 { Rivals::Listen(others) } else { Rivals::MayPoll };
                     turns.released(&name(), rivals, at(now));
                     last = now;
                 }
                 4 => {
-                    turns.heard(&name(), at(now));
+                    turns.with(&name(), |turn| turn.heard(at(now)));
                     last = now;
                 }
-                5 => turns.looked(&name(), Some(&format!("b:{thread}.{now}")), at(now)),
-                _ => turns.looked(&name(), None, at(now)),
+                5 => _ = turns.with(&name(), |turn| turn.looked(Some(&format!("b:{thread}.{now}")), at(now))),
+                _ => _ = turns.with(&name(), |turn| turn.looked(None, at(now))),
             }
             let until = pause(&mut turns, thread, now);
             proptest::prop_assert!(until.is_none_or(|until| now < until && until <= last + 8_000));
