@@ -1,13 +1,12 @@
 //! Closing a client: its holds and permits are given back, its requests end.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 use crate::conn::Server;
 use crate::engine::cells::taken::AllOfOne;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
-use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once;
 use crate::engine::sender::numbered::Numbered;
 use crate::engine::sender::side_by_side::side_by_side;
@@ -27,31 +26,25 @@ impl Engine {
             return;
         }
         let end = Instant::now().after(self.config.drop_timeout);
-        // Permits come first: what is not given back in time is lost, while a hold expires.
-        let permits = self.give_back_all_permits(end);
-        // All losses are reported before the first release, because each release takes a request.
-        let mut held = self.cells.registry.close();
-        held.retain(|hold| self.end_hold(hold));
-        let held = self.by_server(held, |hold| &hold.name);
-        side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
-        drop(permits.map(JoinHandle::join));
+        let permits = self.by_server(self.cells.taken.close(), |(name, ..)| name);
+        let give_back_permits = || drop(side_by_side(&permits, |(_, share)| self.give_back_permits(share, end)));
+        thread::scope(|scope| {
+            // Permits come first, if possible on a thread of their own: what is not given back in time is lost, while
+            // a hold expires.
+            let close = || thread::Builder::new().name("lockson-close".into()).spawn_scoped(scope, give_back_permits);
+            if !permits.is_empty() && close().is_err() {
+                give_back_permits();
+            }
+            // All losses are reported before the first release, because each release takes a request.
+            let mut held = self.cells.registry.close();
+            held.retain(|hold| self.end_hold(hold));
+            let held = self.by_server(held, |hold| &hold.name);
+            side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+        });
         self.life.wait_for_others(self.own_operations(), end);
         self.sender.close(end);
         self.cells.close();
         self.keeper.close();
-    }
-
-    /// Gives back all permits, if possible on a thread of its own. The caller waits for the thread.
-    fn give_back_all_permits(&self, end: Instant) -> Option<JoinHandle<()>> {
-        let permits = Arc::new(self.by_server(self.cells.taken.close(), |(name, ..)| name));
-        if permits.is_empty() {
-            return None;
-        }
-        let (sender, shares) = (Arc::clone(&self.sender), Arc::clone(&permits));
-        let work = move || drop(side_by_side(&shares, |(_, share)| give_back_permits(&sender, share, end)));
-        let started = thread::Builder::new().name("lockson-close".into()).spawn(work);
-        let here = |_: &_| drop(side_by_side(&permits, |(_, share)| give_back_permits(&self.sender, share, end)));
-        started.inspect_err(here).ok()
     }
 
     /// Ends one hold because the client closes. Returns whether the hold was live.
@@ -89,18 +82,18 @@ impl Engine {
         let send = |call| self.sender.outgoing(InDoubt::default(), call, Bounds::within(now, left, left));
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
     }
-}
 
-/// Gives back permits, because the client closes. What is not given back by `end` is lost.
-fn give_back_permits(sender: &Sender, permits: &[AllOfOne], end: Instant) {
-    for (name, give_back, permits) in permits {
-        let left = Instant::now().until(end);
-        if left.is_zero() {
-            return;
+    /// Gives back permits, because the client closes. What is not given back by `end` is lost.
+    fn give_back_permits(&self, permits: &[AllOfOne], end: Instant) {
+        for (name, give_back, permits) in permits {
+            let left = Instant::now().until(end);
+            if left.is_zero() {
+                return;
+            }
+            let call = |once: &Once| give_back(name, once, *permits);
+            let given_up = |given_up: &Once, _: &Once| call(given_up);
+            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
+            let _ = self.sender.once(&request, Bounds::within(Instant::now(), left, left), None);
         }
-        let call = |once: &Once| give_back(name, once, *permits);
-        let given_up = |given_up: &Once, _: &Once| call(given_up);
-        let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let _ = sender.once(&request, Bounds::within(Instant::now(), left, left), None);
     }
 }
