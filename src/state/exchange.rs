@@ -97,8 +97,8 @@ pub(crate) struct Exchange {
     pause: RetryPause,
     /// The duration of the last attempt.
     took: Duration,
-    /// The moment since which every earlier copy is known to be over.
-    clear_since: Instant,
+    /// Copies sent before this moment run no more after the reply, unless a copy could not be fenced.
+    pub(crate) clear_since: Instant,
     state: State,
 }
 
@@ -155,11 +155,6 @@ impl Exchange {
     /// Whether an earlier copy could not be fenced and may still run.
     pub(crate) fn is_unfenceable(&self) -> bool {
         self.in_doubt.unfenceable
-    }
-
-    /// Copies sent before this moment run no more after the reply, unless a copy could not be fenced.
-    pub(crate) fn clear_since(&self) -> Instant {
-        self.clear_since
     }
 
     /// Takes the outcome of a fence: whether the server killed the connection, or why no reply arrived.

@@ -290,7 +290,7 @@ impl<'a, T> Sending<'a, T> {
                 sent,
                 repeated: exchange.is_repeated(),
                 unfenceable: exchange.is_unfenceable(),
-                clear_since: exchange.clear_since(),
+                clear_since: exchange.clear_since,
                 run_id: outcome.run_id,
                 copies: outcome.copies,
             }),

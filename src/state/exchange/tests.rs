@@ -44,7 +44,7 @@ fn a_mute_connection_is_fenced_and_the_request_repeated() {
     exchange.fenced(at(1_501), Ok(true));
     assert!(is_send(&exchange.next(at(1_501))));
     assert!(exchange.is_repeated() && !exchange.is_unfenceable());
-    assert_eq!(exchange.clear_since(), at(1_501));
+    assert_eq!(exchange.clear_since, at(1_501));
 }
 
 #[test]
