@@ -1,7 +1,6 @@
 //! The watchdog of one server: its thread and inbox, its renewal rounds.
 
 pub(crate) mod renewer;
-mod routes;
 mod server_round;
 pub(crate) mod thread;
 mod worker;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::conn::{DedicatedConnection, Server};
+use crate::conn::{DedicatedConnection, Redirect, Route, Server};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
@@ -12,6 +12,7 @@ use crate::error::{Error, Refusal};
 use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, RenewalRecovered};
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, pipelined};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Ledger;
 use crate::state::watch::Watch;
 use crate::time::Instant;
@@ -220,22 +221,46 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn ask_by_route(&mut self, due: &Due, deadline: Instant) -> Result<RenewalAnswer, Error> {
-        let (now, renewal) = (Instant::now(), renewal(self, due));
-        let mut answers = self.keeper.ask_about_one(&due.hold, renewal, claim(due), now.until(deadline))?;
-        self.look_through(&mut answers);
-        answers.into_iter().next().ok_or_else(Error::odd_count)
+        let (now, hold, sender) = (Instant::now(), &due.hold, &self.keeper.sender);
+        // A slot that moves may take longer than the watchdog can wait: the next round tries again. A late renewal
+        // finds its owner or changes nothing, so it needs no fence.
+        let limit = now.until(deadline);
+        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+        let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
+        let (call, confirmation) = match renewal(self, due) {
+            Some(renewal) => (hold.kind.renew(&[renewal]), hold.confirmation(None)),
+            None => (hold.kind.look(&[claim(due)]).following_its_key(), None),
+        };
+        let call = call.confirmed(confirmation.clone(), is_renewed);
+        let mut answer = sender.send(&call, bounds, None).map_err(|failed| failed.error)?;
+        let needs = confirmation.filter(|_| is_renewed(&answer.value)).map(|confirmation| confirmation.needs);
+        let missing = sender.judge(&hold.name, needs, answer.copies.as_ref(), "its renewal does not count")?;
+        sender.tell_missing(&hold.name, missing);
+        self.look_through(&mut answer.value);
+        answer.value.into_iter().next().ok_or_else(Error::odd_count)
     }
 
     fn detour(&self, refusal: &Refusal) -> Detour {
-        self.keeper.detour(self.server, refusal)
+        match self.keeper.sender.topology.redirect(self.server.number(), refusal) {
+            Redirect::AsItSays => Detour::None,
+            // No server has the slot, so no other way leads to an answer.
+            Redirect::Later if refusal.word() == "CLUSTERDOWN" => Detour::None,
+            Redirect::Elsewhere(Route { asking: false, .. }) => Detour::Moved,
+            Redirect::Elsewhere(_) | Redirect::Later => Detour::ByKey,
+        }
     }
 
     fn hand_over(&self, hold: &Arc<HoldState>) -> bool {
         // A tenth of a tick is the pause before a failed renewal is repeated.
         let pause = (self.keeper.config.watchdog_interval / 10).min(LONGEST_STAY);
-        !self.keeper.sender.is_on(self.server, &hold.name)
-            && hold.moves_on(Instant::now(), pause)
-            && self.keeper.watch_over(hold)
+        let server = self.keeper.sender.server(&hold.name);
+        if Arc::ptr_eq(self.server, &server) || !hold.moves_on(Instant::now(), pause) {
+            return false;
+        }
+        // The other watchdog renews the hold at once.
+        let watchdog = self.keeper.watchdog(&server);
+        watchdog.put(|events| events.moved.push(Arc::downgrade(hold)));
+        watchdog.granted(hold) || watchdog.start(self.keeper, &server)
     }
 
     fn slot(&self, hold: &HoldState) -> Slot {

@@ -176,46 +176,39 @@ impl Worker {
             // A silent server must not delay the next renewal.
             let deadline =
                 now.after(keeper.config.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
-            let complaint = match self.watch.next(now, link, channel) {
+            match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
                         self.watch.rest(Instant::now());
                     }
-                    continue;
                 }
                 WatchStep::Track(number) => match self.connection.track(number, deadline) {
-                    Ok(()) => {
-                        self.watch.tracked();
-                        continue;
-                    }
+                    Ok(()) => self.watch.tracked(),
                     Err(Fault::Refused(refusal))
                         if refusal.is_of_redirection() && self.watch.wrong_server(Instant::now()) =>
                     {
                         hub.is_unknown(number);
-                        continue;
                     }
                     Err(Fault::Refused(refusal)) if !refusal.is_transient() => {
-                        let error = Error::refused(refusal);
-                        if !self.watch.untracked() {
-                            continue;
+                        if self.watch.untracked() {
+                            self.complain(keeper, Error::refused(refusal));
                         }
-                        error
                     }
-                    Err(_) => {
-                        self.watch.rest(Instant::now());
-                        continue;
-                    }
+                    Err(_) => self.watch.rest(Instant::now()),
                 },
-                WatchStep::Complain(error) => error,
+                WatchStep::Complain(error) => self.complain(keeper, error),
                 WatchStep::Ask(all) => return Some(all),
                 WatchStep::Rest(until) => {
                     self.next_step = until;
                     return None;
                 }
-            };
-            let server = self.server.label();
-            keeper.config.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error: complaint }));
+            }
         }
+    }
+
+    fn complain(&self, keeper: &Keeper, error: Error) {
+        let server = self.server.label();
+        keeper.config.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error }));
     }
 }
 
