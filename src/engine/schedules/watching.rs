@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use shuttle::thread;
 
@@ -17,7 +18,7 @@ use crate::state::ledger::{Ledger, Promise};
 use crate::time::{Instant, Lease};
 
 fn hold(number: u64) -> Arc<HoldState> {
-    let lease = Lease::new(std::time::Duration::from_secs(30)).unwrap();
+    let lease = Lease::new(Duration::from_secs(30)).unwrap();
     let promise = Promise::Renewed { until: None };
     let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
     let owner = (HoldNumber(number), OwnerId::encoded("me"));
@@ -41,16 +42,17 @@ fn news_and_grants(each: u64) {
         threads.push(thread::spawn(move || watchdog.verify([name])));
     }
     threads.push(thread::spawn(move || {
-        let (mut names, mut granted) = (HashSet::new(), 0);
+        let (mut names, mut granted, mut now) = (HashSet::new(), 0, START);
         loop {
             watchdog.take();
-            names.extend(watchdog.take_names(START));
-            // The watchdog goes to sleep at every look, so the next grant must wake it.
-            granted += watchdog.take_granted(true).len() as u64;
+            names.extend(watchdog.take_names(now));
+            // After some looks without a grant the watchdog goes to sleep, so the next grant must wake it.
+            now = now.after(Duration::from_millis(100));
+            granted += watchdog.take_old_enough(now).len() as u64;
             if names.len() as u64 == each && granted == each {
                 return;
             }
-            while watchdog.awaits_grants() && !sleeper.was_woken() {
+            while watchdog.next_look().is_none() && !sleeper.was_woken() {
                 thread::yield_now();
             }
         }

@@ -13,6 +13,7 @@ use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::worker::Worker;
 use crate::name::LockName;
 use crate::state::check_limiter::CheckLimiter;
+use crate::state::watch_delay::WatchDelay;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -24,13 +25,11 @@ pub(crate) struct Watchdog(Mutex<State>);
 struct State {
     events: Events,
     check_limiter: CheckLimiter,
-    granted: Vec<Weak<HoldState>>,
+    watch_delay: WatchDelay<Weak<HoldState>>,
     /// Wakes the thread, while one runs.
     waker: Option<Waker>,
     /// Whether the thread was woken and has not taken the events.
     woken: bool,
-    /// Whether the thread sleeps until the next grant.
-    awaits_grants: bool,
 }
 
 /// The events since the last look, besides grants and names to check.
@@ -49,8 +48,7 @@ impl Watchdog {
     /// does not look from time to time. Returns whether a thread runs.
     pub(crate) fn granted(&self, hold: &Arc<HoldState>) -> bool {
         let mut state = self.0.lock();
-        state.granted.push(Arc::downgrade(hold));
-        if std::mem::take(&mut state.awaits_grants) {
+        if state.watch_delay.granted(hold.since, Arc::downgrade(hold)) {
             state.wake();
         }
         state.waker.is_some()
@@ -111,10 +109,10 @@ impl Watchdog {
         }
     }
 
-    /// The thread is to end. Returns `false` where a hold has come meanwhile.
+    /// The thread is to end. Returns `false` where a hold has come of late.
     pub(crate) fn is_left(&self) -> bool {
         let mut state = self.0.lock();
-        let is_left = state.granted.is_empty();
+        let is_left = state.watch_delay.step_at.is_none();
         if is_left {
             (state.waker, state.woken) = (None, false);
         }
@@ -132,21 +130,16 @@ impl Watchdog {
         self.0.lock().check_limiter.take(now)
     }
 
-    /// The time at which the next names are due.
-    pub(crate) fn next_names(&self) -> Option<Instant> {
-        self.0.lock().check_limiter.next()
+    /// Takes the holds that have lived long enough to be watched.
+    pub(crate) fn take_old_enough(&self, now: Instant) -> Vec<Arc<HoldState>> {
+        let old_enough = self.0.lock().watch_delay.step(now);
+        old_enough.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Takes the new grants. Without new grants and with `to_sleep`, the next grant wakes the thread.
-    pub(crate) fn take_granted(&self, to_sleep: bool) -> Vec<Weak<HoldState>> {
-        let mut state = self.0.lock();
-        state.awaits_grants = to_sleep && state.granted.is_empty();
-        std::mem::take(&mut state.granted)
-    }
-
-    /// Whether the next grant wakes the thread.
-    pub(crate) fn awaits_grants(&self) -> bool {
-        self.0.lock().awaits_grants
+    /// The time at which the next names or holds are due.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        let state = self.0.lock();
+        [state.watch_delay.step_at, state.check_limiter.next()].into_iter().flatten().min()
     }
 }
 
@@ -333,15 +326,17 @@ mod tests {
         let (ledger, _) = Ledger::granted(lease, Instant::now(), lease, Side::Exclusive, promise);
         let owner = (crate::owner::HoldNumber(1), OwnerId::encoded("me"));
         let hold = HoldState::for_test(&LockName::new("n").unwrap(), owner, None, Instant::now(), ledger);
-        watchdog.granted(&hold);
-        assert!(!sleeper.was_woken(), "it looks from time to time anyway");
-        assert_eq!(watchdog.take_granted(true).len(), 1);
-        assert!(!watchdog.awaits_grants(), "there was one");
-        assert!(watchdog.take_granted(true).is_empty() && watchdog.awaits_grants());
-        watchdog.granted(&hold);
-        assert!(sleeper.was_woken() && !watchdog.awaits_grants());
-        watchdog.take();
-        watchdog.granted(&hold);
-        assert!(!sleeper.was_woken(), "once is enough");
+        for _ in 0..2 {
+            watchdog.granted(&hold);
+            assert!(sleeper.was_woken());
+            watchdog.take();
+            watchdog.granted(&hold);
+            assert!(!sleeper.was_woken(), "it looks from time to time anyway");
+            let mut old_enough = 0;
+            while let Some(at) = watchdog.next_look() {
+                old_enough += watchdog.take_old_enough(at).len();
+            }
+            assert_eq!(old_enough, 2);
+        }
     }
 }

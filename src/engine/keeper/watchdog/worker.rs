@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::cells::hub::{Hub, Subscription};
-use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
@@ -14,7 +13,6 @@ use crate::engine::keeper::watchdog::thread::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::LossesToldLate;
 use crate::state::watch::{All, Watch, WatchStep};
-use crate::state::watch_delay::WatchDelay;
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -27,7 +25,6 @@ pub(super) struct Worker {
     connection: DedicatedConnection,
     renewer: Renewer,
     next_round: Instant,
-    watch_delay: WatchDelay<Weak<HoldState>>,
     watch: Watch,
     /// The subscription to changes of keys, while holds are watched.
     subscription: Option<Subscription>,
@@ -58,7 +55,6 @@ impl Worker {
             connection: server.connection(),
             next_round: renewer.next_tick(),
             renewer,
-            watch_delay: WatchDelay::new(now),
             watch,
             subscription: None,
             next_step: None,
@@ -70,7 +66,7 @@ impl Worker {
 
     pub(super) fn run(&mut self, sleeper: &Sleeper) {
         loop {
-            let times = [self.watch_delay.step_at(), self.watchdog.next_names(), self.next_step];
+            let times = [self.watchdog.next_look(), self.next_step];
             let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
             let now = Instant::now();
             let until = now.after(now.nap_until(until));
@@ -92,7 +88,6 @@ impl Worker {
     fn is_over(&self, keeper: &Keeper) -> bool {
         let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
         rests
-            && self.watch_delay.step_at().is_none()
             && !keeper.sender.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
             && self.watchdog.is_left()
     }
@@ -109,7 +104,7 @@ impl Worker {
             self.watch.flushed();
         }
         self.rest(now, self.nothing_here || keeper.cells.registry.is_empty());
-        let old_enough = self.take_old_enough(now);
+        let old_enough = self.watchdog.take_old_enough(now);
         if !old_enough.is_empty() && self.subscription.is_none() {
             // Without a listening thread losses are reported late; the next watched hold tries again.
             self.subscription = hub.watch().ok();
@@ -150,21 +145,6 @@ impl Worker {
             self.subscription = None;
             self.watch.end();
             self.connection.hang_up();
-        }
-    }
-
-    /// Returns the holds that have lived long enough to be watched.
-    fn take_old_enough(&mut self, now: Instant) -> Vec<Arc<HoldState>> {
-        match self.watch_delay.step_at() {
-            Some(at) if at <= now => {
-                let granted = self.watchdog.take_granted(self.watch_delay.is_about_to_rest());
-                self.watch_delay.step(now, granted).iter().filter_map(Weak::upgrade).collect()
-            }
-            None if !self.watchdog.awaits_grants() => {
-                self.watch_delay.begin(now);
-                vec![]
-            }
-            _ => vec![],
         }
     }
 
