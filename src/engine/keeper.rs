@@ -3,12 +3,12 @@
 pub(crate) mod callbacks;
 mod extend;
 pub(crate) mod heartbeat;
-pub(crate) mod in_turn;
 mod loss;
 pub(crate) mod partial;
 mod reports;
 pub(crate) mod watchdog;
 
+use std::result;
 use std::sync::{Arc, Weak};
 
 use crate::config::Config;
@@ -16,12 +16,15 @@ use crate::conn::Server;
 use crate::engine::background::Background;
 use crate::engine::cells::Cells;
 use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::RequestTurn;
 use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
+use crate::engine::sender::exactly_once::Answer;
 use crate::engine::sender::{Cleanup, Sender};
 use crate::error::Result;
 use crate::name::LockName;
-use crate::state::exchange::InDoubt;
+use crate::state::exchange::{Failed, InDoubt};
+use crate::state::ledger::Ledger;
 use crate::time::{Instant, Lease};
 use callbacks::Callbacks;
 use heartbeat::Heartbeat;
@@ -90,6 +93,35 @@ impl Keeper {
             in_doubt,
             until: end,
         });
+    }
+
+    /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.
+    pub(crate) fn in_turn<A, R>(
+        &self,
+        hold: &HoldState,
+        turn: &RequestTurn<'_>,
+        outcome: result::Result<Answer<A>, Failed>,
+        learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
+    ) -> Result<R> {
+        self.sender.after_request(&self.sender.node(&hold.name));
+        match outcome {
+            Ok(answer) => {
+                if answer.unfenceable {
+                    turn.keep_in_doubt(InDoubt { fenceable: vec![], unfenceable: true });
+                }
+                let last_cut = turn.last_cut();
+                Ok(self.with_ledger(hold, |ledger, now| {
+                    if !answer.unfenceable {
+                        ledger.cut_is_over(last_cut, answer.clear_since);
+                    }
+                    learn(ledger, now, &answer)
+                }))
+            }
+            Err(failed) => {
+                turn.keep_in_doubt(failed.in_doubt.unwrap_or_default());
+                Err(failed.error)
+            }
+        }
     }
 
     /// Ends the watchdogs and the timer.

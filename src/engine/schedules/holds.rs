@@ -191,17 +191,12 @@ impl RenewalHost for SceneHost {
         self.0.registry.all()
     }
 
-    fn renew(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
-        let mut outcomes = vec![];
-        for request in requests {
-            outcomes.push(Ok(self.look(request, deadline)?));
-        }
-        Ok(outcomes)
-    }
-
-    fn look(&mut self, request: &[&Due], _: Instant) -> Result<Vec<RenewalAnswer>, Error> {
-        let redis = self.0.redis.lock();
-        Ok(request.iter().map(|due| redis.about(&due.hold.owner)).collect())
+    fn ask(&mut self, requests: &[Vec<&Due>], _: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        let answers = |request: &Vec<&Due>| {
+            let redis = self.0.redis.lock();
+            Ok(request.iter().map(|due| redis.about(&due.hold.owner)).collect())
+        };
+        Ok(requests.iter().map(answers).collect())
     }
 
     fn ask_by_route(&mut self, due: &Due, _: Instant) -> Result<RenewalAnswer, Error> {

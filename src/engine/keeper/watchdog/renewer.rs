@@ -93,20 +93,18 @@ pub(crate) struct Renewer {
     retrying: Vec<Weak<HoldState>>,
     /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
     by_key: Vec<Due>,
+    /// The time of the next round: soon after a failure, otherwise at the next tick.
+    pub(crate) next_round: Instant,
 }
 
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
-        Self { rounds: RenewalRounds::new(now, interval, batch, command_timeout), retrying: vec![], by_key: vec![] }
+        let rounds = RenewalRounds::new(now, interval, batch, command_timeout);
+        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![] }
     }
 
-    /// The time of the next renewal of all holds.
-    pub(crate) fn next_tick(&self) -> Instant {
-        self.rounds.next_tick
-    }
-
-    /// Runs a round: renews due holds and checks holds in question. Returns the time of the next round.
-    pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) -> Instant {
+    /// Runs a round: renews due holds and checks holds in question.
+    pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) {
         let tick = self.rounds.begin(Instant::now());
         let renews = tick || asked.all == Some(All::Renew);
         let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
@@ -135,21 +133,15 @@ impl Renewer {
             host.recovered(outage);
         }
         self.retrying.extend(retrying.iter().map(Arc::downgrade));
-        self.next_round(host)
-    }
-
-    /// The time of the next round: soon after a failure, otherwise at the next tick.
-    fn next_round(&mut self, host: &impl RenewalHost) -> Instant {
-        let mut next = self.rounds.next_tick;
+        self.next_round = self.rounds.next_tick;
         let mut seen = HashSet::new();
         self.retrying.retain(|hold| {
             let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
             let Some(hold) = hold.upgrade().filter(is_new) else { return false };
             let look = host.with_ledger(&hold, next_look);
-            next = look.map_or(next, |look| next.min(look));
+            self.next_round = look.map_or(self.next_round, |look| self.next_round.min(look));
             look.is_some()
         });
-        next
     }
 
     /// Sends batch after batch. Holds that come into question meanwhile do not wait for the last batch.

@@ -24,7 +24,6 @@ pub(super) struct Worker {
     /// A connection of its own, so that the watchdog never waits behind callers.
     connection: DedicatedConnection,
     renewer: Renewer,
-    next_round: Instant,
     watch: Watch,
     /// The subscription to changes of keys, while holds are watched.
     subscription: Option<Subscription>,
@@ -53,7 +52,6 @@ impl Worker {
             server: Arc::clone(server),
             watchdog: Arc::clone(watchdog),
             connection: server.connection(),
-            next_round: renewer.next_tick(),
             renewer,
             watch,
             subscription: None,
@@ -67,7 +65,7 @@ impl Worker {
     pub(super) fn run(&mut self, sleeper: &Sleeper) {
         loop {
             let times = [self.watchdog.next_look(), self.next_step];
-            let until = times.into_iter().flatten().fold(self.next_round, Instant::min);
+            let until = times.into_iter().flatten().fold(self.renewer.next_round, Instant::min);
             let now = Instant::now();
             let until = now.after(now.nap_until(until));
             self.heartbeat.rests(now, until);
@@ -123,10 +121,10 @@ impl Worker {
         let asked = Asked { all, holds, moved };
         let started = Instant::now();
         let nothing = asked.all.is_none() && asked.holds.is_empty() && asked.moved.is_empty();
-        if nothing && started < self.next_round {
+        if nothing && started < renewer.next_round {
             return;
         }
-        self.next_round = renewer.round(&mut round, &asked);
+        renewer.round(&mut round, &asked);
         let gone = round.gone;
         let now = Instant::now();
         if self.watch.found_gone(now, gone, asked.all.is_some()) {
@@ -155,7 +153,7 @@ impl Worker {
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must not delay the next renewal.
             let deadline =
-                now.after(keeper.config.command_timeout).min(self.next_round.max(now.after(SHORTEST_ATTEMPT)));
+                now.after(keeper.config.command_timeout).min(self.renewer.next_round.max(now.after(SHORTEST_ATTEMPT)));
             match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {

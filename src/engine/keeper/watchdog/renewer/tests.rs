@@ -78,7 +78,7 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
     let (interval, timeout) = (ms(plan.lease_ms / 3), ms(plan.timeout_ms));
     let mut world = World::new(plan);
     let mut rounds = Renewer::new(START, interval, plan.batch, timeout);
-    let (mut wake, mut next_tick) = (rounds.next_tick(), START.after(interval));
+    let (mut wake, mut next_tick) = (rounds.next_round, START.after(interval));
     let mut played = vec![];
     // Since the last tick: the time that requests to the other server took in vain, and its bound.
     let (mut vain_elsewhere, mut most_elsewhere) = (Duration::ZERO, timeout + ms(50));
@@ -107,7 +107,8 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         }
         (world.vain, world.asked_until, world.thinned) = (Duration::ZERO, START, false);
         (world.vain_elsewhere, world.is_elsewhere) = (Duration::ZERO, false);
-        wake = rounds.round(&mut world, &asked);
+        rounds.round(&mut world, &asked);
+        wake = rounds.next_round;
         world.check();
         assert!(wake <= next_tick, "a tick is never slept over");
         vain_elsewhere += world.vain_elsewhere;
