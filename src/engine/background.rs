@@ -1,6 +1,7 @@
 //! A thread for background jobs: started when a job is due, ended when no job is left.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -9,12 +10,9 @@ use crate::owner::{ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 
-/// A queue of jobs, each with the earliest time of its run.
+/// A queue of jobs, each with the earliest time of its run. One thread runs the jobs in turn.
 #[derive(Clone)]
-pub(crate) struct Background {
-    name: &'static str,
-    shared: Arc<Shared>,
-}
+pub(crate) struct Background(Arc<Shared>);
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -25,8 +23,11 @@ pub(crate) struct JobTicket {
     number: u64,
 }
 
-#[derive(Default)]
 struct Shared {
+    /// The name of the threads.
+    name: &'static str,
+    /// Whether another thread takes over the rest when a job lasts.
+    relieves: bool,
     queue: Mutex<Queue>,
     added: Condvar,
     /// Signals the end of a job to a thread that waits for it.
@@ -38,9 +39,11 @@ struct Queue {
     /// Sorted by the order of the runs.
     jobs: BTreeMap<JobTicket, Work>,
     next: u64,
-    running: bool,
-    /// The thread that runs a job at the moment.
-    busy: Option<ThreadNumber>,
+    /// The thread that serves the queue, or [`STARTING`].
+    server: Option<ThreadNumber>,
+    /// The start of the running job.
+    busy_since: Option<Instant>,
+    has_relief: bool,
     /// Whether all jobs run at once, because the client closes.
     hurries: bool,
     /// Whether new jobs are dropped.
@@ -49,12 +52,22 @@ struct Queue {
 
 impl Background {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, shared: Arc::default() }
+        Self::of(name, false)
+    }
+
+    /// A queue for jobs that all run at once: a job that lasts delays no other.
+    pub(crate) fn relieved(name: &'static str) -> Self {
+        Self::of(name, true)
+    }
+
+    fn of(name: &'static str, relieves: bool) -> Self {
+        let (queue, added, done) = (Mutex::default(), Condvar::default(), Condvar::default());
+        Self(Arc::new(Shared { name, relieves, queue, added, done }))
     }
 
     /// Runs `work` on the background thread, not before `at`.
     pub(crate) fn run_at(&self, at: Instant, work: impl FnOnce() + Send + 'static) -> JobTicket {
-        let mut queue = self.shared.queue.lock();
+        let mut queue = self.0.queue.lock();
         queue.next += 1;
         let ticket = JobTicket { at, number: queue.next };
         if queue.ended {
@@ -63,91 +76,131 @@ impl Background {
             return ticket;
         }
         queue.jobs.insert(ticket, Box::new(work));
-        if queue.running {
-            self.shared.added.notify_one();
-            return ticket;
+        if queue.server.is_some() {
+            self.0.added.notify_one();
+            self.0.see_to_relief(&mut queue);
+        } else {
+            // If no thread can be started, the jobs wait for the next attempt.
+            queue.server = self.0.start(|shared| shared.serve(&mut shared.queue.lock())).then_some(STARTING);
         }
-        let shared = Arc::clone(&self.shared);
-        // If no thread can be started, the jobs wait for the next attempt.
-        queue.running = thread::Builder::new().name(self.name.into()).spawn(move || shared.work()).is_ok();
         ticket
     }
 
     /// Cancels a job that has not started.
     pub(crate) fn cancel(&self, ticket: JobTicket) {
-        let work = self.shared.queue.lock().jobs.remove(&ticket);
+        let work = self.0.queue.lock().jobs.remove(&ticket);
         drop(work);
     }
 
     /// Runs all jobs now, whatever their time, and waits for them until `until`. Jobs left by then, and later jobs,
     /// are dropped.
     pub(crate) fn finish(&self, until: Instant) {
-        let mut queue = self.shared.queue.lock();
+        let mut queue = self.0.queue.lock();
         queue.hurries = true;
-        self.shared.added.notify_one();
-        let me = ThreadId::current().number();
+        self.0.added.notify_one();
+        let this = Some(ThreadId::current().number());
         // A job that closes the client must not wait for itself.
-        while queue.running && queue.busy != Some(me) && !(queue.jobs.is_empty() && queue.busy.is_none()) {
+        while queue.server.is_some() && queue.server != this && !(queue.jobs.is_empty() && queue.busy_since.is_none()) {
             let now = Instant::now();
             if now >= until {
                 break;
             }
-            self.shared.done.wait_for(&mut queue, now.nap_until(until));
+            self.0.done.wait_for(&mut queue, now.nap_until(until));
         }
         queue.ended = true;
         let jobs = std::mem::take(&mut queue.jobs);
         drop(queue);
         drop(jobs);
-        self.shared.added.notify_one();
+        self.0.added.notify_one();
     }
 }
 
 impl std::fmt::Debug for Background {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Background({}, {} jobs)", self.name, self.shared.queue.lock().jobs.len())
+        write!(f, "Background({}, {} jobs)", self.0.name, self.0.queue.lock().jobs.len())
     }
 }
 
 impl Shared {
-    fn work(&self) {
-        let me = ThreadId::current().number();
-        let mut queue = self.queue.lock();
+    /// Starts a thread. Returns whether that was possible.
+    fn start(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
+        let shared = Arc::clone(self);
+        thread::Builder::new().name(self.name.into()).spawn(move || work(&shared)).is_ok()
+    }
+
+    /// Runs jobs until another thread took over, or until none came for a while.
+    fn serve(self: &Arc<Self>, queue: &mut MutexGuard<'_, Queue>) {
+        let this = Some(ThreadId::current().number());
+        queue.server = this;
         loop {
             let now = Instant::now();
             match queue.jobs.first_key_value().map(|(ticket, _)| ticket.at) {
                 Some(at) if at <= now || queue.hurries => {
                     let Some((_, work)) = queue.jobs.pop_first() else { continue };
-                    queue.busy = Some(me);
+                    queue.busy_since = Some(now);
+                    self.see_to_relief(queue);
                     // A panic in a job, perhaps in a callback of the user, must not end the other jobs.
-                    MutexGuard::unlocked(&mut queue, || {
-                        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                    MutexGuard::unlocked(queue, || {
+                        let _ = catch_unwind(AssertUnwindSafe(work));
                     });
-                    queue.busy = None;
+                    if queue.server != this {
+                        return;
+                    }
+                    queue.busy_since = None;
                     if queue.hurries {
                         self.done.notify_all();
                     }
                 }
                 Some(at) => {
                     let left = now.nap_until(at);
-                    self.added.wait_for(&mut queue, left);
+                    self.added.wait_for(queue, left);
                 }
                 None => {
-                    let waited = self.added.wait_for(&mut queue, IDLE_LIMIT);
+                    let waited = self.added.wait_for(queue, IDLE_LIMIT);
                     if waited.timed_out() && queue.jobs.is_empty() {
-                        queue.running = false;
+                        queue.server = None;
                         return;
                     }
                 }
             }
         }
     }
+
+    /// Starts a relief thread beside a job that delays others.
+    fn see_to_relief(self: &Arc<Self>, queue: &mut Queue) {
+        if self.relieves && queue.busy_since.is_some() && !queue.jobs.is_empty() && !queue.has_relief {
+            queue.has_relief = self.start(Self::relieve);
+        }
+    }
+
+    /// Takes over when a job lasts while others wait; ends when none waits.
+    fn relieve(self: &Arc<Self>) {
+        let mut queue = self.queue.lock();
+        while !queue.jobs.is_empty() {
+            let now = Instant::now();
+            let due = queue.busy_since.unwrap_or(now).after(MOMENT);
+            if due <= now {
+                queue.has_relief = false;
+                return self.serve(&mut queue);
+            }
+            MutexGuard::unlocked(&mut queue, || thread::sleep(now.until(due)));
+        }
+        queue.has_relief = false;
+    }
 }
 
+/// A thread that does not run yet. No thread has the number zero.
+const STARTING: ThreadNumber = ThreadNumber(0);
+/// A longer job delays the next job of a queue with relief by this time.
+const MOMENT: Duration = Duration::from_millis(10);
 const IDLE_LIMIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crossbeam_channel::{bounded, unbounded};
+
+    const SOON: Duration = Duration::from_secs(10);
 
     #[test]
     fn jobs_run_in_the_order_of_their_moments_and_survive_a_panic() {
@@ -211,5 +264,64 @@ mod tests {
         background.run_at(Instant::now(), move || assert!(released.recv().is_err()));
         background.finish(Instant::now().after(Duration::from_millis(50)));
         drop(release);
+    }
+
+    #[test]
+    fn callbacks_that_last_delay_no_other() {
+        let callbacks = Background::relieved("test");
+        let (ended, end) = bounded::<()>(0);
+        let (done, order) = unbounded();
+        for number in 0..8 {
+            let (end, done) = (end.clone(), done.clone());
+            callbacks.run_at(Instant::now(), move || {
+                done.send(number).unwrap();
+                let _ = end.recv();
+            });
+        }
+        let begun: Vec<i32> = (0..8).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+        assert_eq!(begun, (0..8).collect::<Vec<_>>(), "all of them are under way");
+        callbacks.run_at(Instant::now(), move || done.send(8).unwrap());
+        assert_eq!(order.recv_timeout(SOON), Ok(8));
+        drop(ended);
+    }
+
+    #[test]
+    fn a_relief_that_was_not_needed_is_there_the_next_time() {
+        let callbacks = Background::relieved("test");
+        let (done, order) = unbounded();
+        for _ in 0..20 {
+            // Too short to need relief, and long enough to make a relief thread wait.
+            callbacks.run_at(Instant::now(), || thread::sleep(MOMENT / 4));
+            let done = done.clone();
+            callbacks.run_at(Instant::now(), move || done.send(0).unwrap());
+            assert_eq!(order.recv_timeout(SOON), Ok(0));
+            thread::sleep(MOMENT);
+        }
+        let (ended, end) = bounded::<()>(0);
+        callbacks.run_at(Instant::now(), move || {
+            let _ = end.recv();
+        });
+        callbacks.run_at(Instant::now(), move || done.send(1).unwrap());
+        assert_eq!(order.recv_timeout(SOON), Ok(1), "a callback that lasts delays no other");
+        drop(ended);
+    }
+
+    #[test]
+    fn quick_callbacks_run_in_order_on_few_threads() {
+        let callbacks = Background::relieved("test");
+        let (done, order) = unbounded();
+        for number in 0..10_000 {
+            let done = done.clone();
+            callbacks.run_at(Instant::now(), move || {
+                done.send((number, thread::current().id())).unwrap();
+                assert_ne!(number, 5_000, "this one panics");
+            });
+        }
+        let told: Vec<_> = (0..10_000).map(|_| order.recv_timeout(SOON).unwrap()).collect();
+        let mut threads: Vec<_> = told.iter().map(|(_, thread)| *thread).collect();
+        threads.dedup();
+        assert!(told.iter().map(|(number, _)| number).is_sorted());
+        // A thread that did not run for a moment looks like a callback that lasts.
+        assert!(threads.len() < 100, "{} threads", threads.len());
     }
 }

@@ -1,6 +1,5 @@
 //! Holds are kept, or their losses told.
 
-pub(crate) mod callbacks;
 mod extend;
 pub(crate) mod heartbeat;
 mod loss;
@@ -26,7 +25,6 @@ use crate::name::LockName;
 use crate::state::exchange::{Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::time::{Instant, Lease};
-use callbacks::Callbacks;
 use heartbeat::Heartbeat;
 use watchdog::thread::Watchdog;
 
@@ -40,7 +38,7 @@ pub(crate) struct Keeper {
     /// The lease of a hold that is renewed.
     pub(crate) watchdog_lease: Lease,
     watchdogs: PerServer<Watchdog>,
-    callbacks: Callbacks,
+    callbacks: Background,
     timer: Background,
     heartbeat: Arc<Heartbeat>,
     myself: Weak<Self>,
@@ -56,7 +54,7 @@ impl Keeper {
             sender,
             watchdog_lease,
             watchdogs: PerServer::default(),
-            callbacks: Callbacks::default(),
+            callbacks: Background::relieved("lockson-tell"),
             timer: Background::new("lockson-timer"),
             heartbeat: Arc::default(),
             myself: Weak::clone(myself),

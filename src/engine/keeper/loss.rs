@@ -33,7 +33,7 @@ impl Keeper {
     pub(crate) fn on_lost(&self, hold: &Arc<HoldState>, callback: OnLost) {
         match hold.on_lost(callback) {
             Ok(()) => self.schedule_check(hold),
-            Err((loss, callback)) => self.callbacks.run(move || callback(&loss)),
+            Err((loss, callback)) => _ = self.callbacks.run_at(Instant::now(), move || callback(&loss)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Keeper {
             });
         });
         for callback in on_lost {
-            self.callbacks.run(move || callback(&loss));
+            self.callbacks.run_at(Instant::now(), move || callback(&loss));
         }
     }
 }
