@@ -26,7 +26,7 @@ use crate::state::exchange::{Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::time::{Instant, Lease};
 use heartbeat::Heartbeat;
-use watchdog::thread::Watchdog;
+use watchdog::Watchdog;
 
 /// Keeps the holds of one client.
 #[derive(Debug)]

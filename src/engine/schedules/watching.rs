@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::conn::sleeper;
 use crate::engine::hold::HoldState;
-use crate::engine::keeper::watchdog::thread::Watchdog;
+use crate::engine::keeper::watchdog::Watchdog;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;

@@ -9,7 +9,7 @@ use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
-use crate::engine::keeper::watchdog::thread::{Events, Watchdog};
+use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::LossesToldLate;
 use crate::state::watch::{All, Watch, WatchStep};
