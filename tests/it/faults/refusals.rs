@@ -9,7 +9,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use crate::servers::refuses;
 use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::joined;
+use crate::support::{at_once, joined};
 
 #[test]
 fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {
@@ -187,9 +187,9 @@ fn a_user_who_may_not_send_scripts_needs_them_loaded() {
 
 #[test]
 fn a_foreign_lock_without_a_ttl_is_asked_for_every_second() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock("data");
-    for field in [["somebody:1", "no-number"], ["somebody:1", "9223372036854775807"]] {
+    at_once([["somebody:1", "no-number"], ["somebody:1", "9223372036854775807"]], |field| {
+        let rig = Rig::start();
+        let lock = rig.client().get_lock("data");
         rig.server.run(&["HSET", "data", field[0], field[1]]); // without a time to live
         assert!(lock.try_lock().unwrap().is_none());
         assert_eq!(lock.remaining_time_to_live().unwrap(), Some(Duration::MAX));
@@ -199,5 +199,5 @@ fn a_foreign_lock_without_a_ttl_is_asked_for_every_second() {
             rig.server.run(&["DEL", "data"]);
             assert!(waiter.join().unwrap());
         });
-    }
+    });
 }
