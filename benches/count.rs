@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 19_300, 18, 8),
-    budget("re-entry", 14_800, 9, 8),
-    budget("fair-pair", 24_500, 27, 8),
-    budget("read-pair", 25_800, 33, 8),
-    budget("semaphore-pair", 25_900, 27, 8),
-    budget("permits-pair", 31_900, 41, 8),
-    budget("multi-lock-of-10", 160_500, 170, 17),
+    budget("pair", 17_000, 12, 8),
+    budget("re-entry", 13_600, 5, 8),
+    budget("fair-pair", 20_300, 17, 8),
+    budget("read-pair", 22_500, 23, 8),
+    budget("semaphore-pair", 24_700, 25, 8),
+    budget("permits-pair", 30_200, 38, 8),
+    budget("multi-lock-of-10", 154_700, 150, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
