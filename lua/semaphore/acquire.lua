@@ -13,24 +13,31 @@ local free = tonumber(redis.call('get', KEYS[1]) or 0)
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
--- The write reads what was there before, so a request that takes permits needs no further command for that.
-local before
-if free < wanted then
+local suffices = free >= wanted
+local before, refused
+if suffices then
+  -- The write reads what was there before, so a request that takes permits needs no further command for that.
+  before = redis.pcall('set', KEYS[2], string.format('%s %s', ARGV[1], ARGV[3]), 'PX', ARGV[2], 'GET')
+  refused = type(before) == 'table' and before
+end
+if refused or not suffices then
   before = redis.call('get', KEYS[2])
-else
-  before = redis.call('set', KEYS[2], string.format('%s %s', ARGV[1], ARGV[3]), 'PX', ARGV[2], 'GET')
 end
 local last = before and tonumber(string.match(before, '^(%d+) ')) or 0
 if last > number then
-  if free >= wanted then
+  if suffices and not refused then
     redis.call('set', KEYS[2], before, 'PX', ARGV[2])
   end
   return redis.error_reply('LATE a later request of this client was served before')
 end
+-- An earlier copy of this request took the permits, also where a full memory refuses writes by now.
 if last == number then
   return {1, free}
 end
-if free < wanted then
+if refused then
+  return refused
+end
+if not suffices then
   return {0, free}
 end
 -- The same command gives permits back: a user who may not release must not acquire.

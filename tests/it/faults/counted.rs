@@ -300,6 +300,26 @@ fn a_late_copy_of_a_request_does_nothing() {
     }
 }
 
+#[test]
+fn a_repeated_take_is_granted_where_writes_are_refused_by_then() {
+    for (setting, refuses, admits) in [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")] {
+        let rig = Rig::start();
+        let client = rig.client();
+        let semaphore = semaphore(&rig, &client, 5);
+        let lost = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua"), Then::SwallowReply);
+        let permits = thread::scope(|scope| {
+            let taker = scope.spawn(|| semaphore.acquire(2));
+            lost.wait_hit(SOON);
+            rig.server.run(&["CONFIG", "SET", setting, refuses]);
+            joined(taker).unwrap()
+        });
+        assert_eq!(free(&rig), 3);
+        rig.server.run(&["CONFIG", "SET", setting, admits]);
+        permits.release().unwrap();
+        assert_eq!(free(&rig), 5);
+    }
+}
+
 /// The URL of a user that may not kill connections.
 fn meek(rig: &Rig) -> String {
     format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port())
