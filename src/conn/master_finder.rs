@@ -80,8 +80,29 @@ impl Limit {
         Self { first, usual, dial: command_timeout.max(first) }
     }
 
-    /// Asks these servers side by side, each in one round trip over the connection that it has. Where there is none, one
-    /// is opened before. Returns a time before any question was sent that has an answer, and the answers by server.
+    /// Opens a connection to each of these servers that has none, side by side, and waits for them for so long.
+    fn connect(self, servers: &[Arc<Server>], skips_down: bool, wait: Duration) -> Vec<Result<(), Error>> {
+        let begun = Instant::now();
+        let connect = |server: &Arc<Server>| {
+            server.connect(begun.after(wait), self.dial).inspect_err(|error| {
+                if skips_down && error.kind() == ErrorKind::Connection {
+                    server.did_not_answer(begun);
+                }
+            })
+        };
+        thread::scope(|scope| {
+            let connecting = servers.iter().map(|server| match server.why_down(begun) {
+                Some(error) if skips_down => Err(error),
+                _ if server.is_connected() => Ok(None),
+                _ => start(scope, move || connect(server)).map(Some),
+            });
+            let connecting: Vec<_> = connecting.collect();
+            connecting.into_iter().map(|begun| begun.and_then(|thread| thread.map_or(Ok(()), end))).collect()
+        })
+    }
+
+    /// Asks these servers at one moment, each in one round trip over the connection that it has. Where there is none, one
+    /// is opened before. Returns that moment, and the answers by server.
     fn ask<T: Send>(
         self,
         is_found: bool,
@@ -90,40 +111,44 @@ impl Limit {
         questions: &[Cmd],
         read: impl Fn(&[Value]) -> Result<T, Stop> + Sync,
     ) -> (Instant, Vec<Result<T, Error>>) {
-        let (begun, wait) = (Instant::now(), if is_found { self.usual } else { self.first });
+        let wait = if is_found { self.usual } else { self.first };
+        let connected = self.connect(servers, skips_down, wait);
+        // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
+        let asked = Instant::now();
+        let limits = Limits::by(asked.after(wait));
         let ask = |server: &Arc<Server>| {
-            if !server.is_connected() {
-                server.connect(begun.after(wait), self.dial)?;
+            let answer = server.questions(limits, |send| read(&send(questions)?));
+            match &answer {
+                Ok(_) | Err(Fault::Refused(_)) => server.answered(None, asked),
+                Err(_) if skips_down => server.did_not_answer(asked),
+                Err(_) => {}
             }
-            // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
-            let sent = Instant::now();
-            let limits = Limits::by(sent.after(wait));
-            let (answer, _) = server.round_trips(limits, false, |send| read(&send(questions)?), |_| None);
-            if matches!(answer, Ok(_) | Err(Fault::Refused(_))) {
-                server.answered(None, sent);
-            }
-            Ok((sent, answer.map_err(Fault::into_error)?))
+            answer.map_err(Fault::into_error)
         };
-        let ask_one = |server: &Arc<Server>| match server.why_down(begun) {
-            Some(error) if skips_down => Err(error),
-            _ => ask(server).inspect_err(|error: &Error| {
-                if skips_down && error.kind() == ErrorKind::Connection {
-                    server.did_not_answer(begun);
-                }
-            }),
-        };
-        let answers: Vec<Result<(Instant, T), Error>> = thread::scope(|scope| {
-            let start = |server| {
-                thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, move || ask_one(server)).ok()
-            };
-            let asking: Vec<_> = servers.iter().map(|server| (server, start(server))).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().ok();
-            // Where no thread could be started, this one asks.
-            asking.into_iter().map(|(server, asked)| asked.and_then(join).unwrap_or_else(|| ask_one(server))).collect()
+        let answers = thread::scope(|scope| {
+            let asking = servers.iter().zip(connected);
+            let asking = asking.map(|(server, connected)| connected.and_then(|()| start(scope, move || ask(server))));
+            let asking: Vec<_> = asking.collect();
+            asking.into_iter().map(|begun| begun.and_then(end)).collect()
         });
-        let sent = answers.iter().flatten().map(|(sent, _)| *sent).min().unwrap_or(begun);
-        (sent, answers.into_iter().map(|answer| answer.map(|(_, answer)| answer)).collect())
+        (asked, answers)
     }
+}
+
+type Asking<'scope, T> = thread::ScopedJoinHandle<'scope, Result<T, Error>>;
+
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+) -> Result<Asking<'scope, T>, Error> {
+    let text = "no thread could be started to ask redis";
+    let thread = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, work);
+    thread.map_err(|error| Error::with_source(ErrorKind::Connection, text, error))
+}
+
+fn end<T>(thread: Asking<'_, T>) -> Result<T, Error> {
+    let panicked = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked"));
+    thread.join().unwrap_or_else(panicked)
 }
 
 /// Ends a round trip in which the server refused a question.

@@ -109,6 +109,16 @@ impl Server {
         self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, asking, Result::is_ok)
     }
 
+    /// Several queries over one pooled connection, which stays in step also where one is refused.
+    pub(super) fn questions<T>(
+        &self,
+        limits: Limits,
+        run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+    ) -> Result<T, Fault> {
+        let ask = |connection: &mut Connection| connection.round_trips(limits, false, &run);
+        self.confirmed(limits, ask, |_| None, false, is_usable).0
+    }
+
     /// Sends a request over a pooled connection, and what must confirm its answer over the same one.
     fn confirmed<'a, T>(
         &self,
