@@ -32,7 +32,8 @@ impl Engine {
             // Permits come first, if possible on a thread of their own: what is not given back in time is lost, while
             // a hold expires.
             let close = || thread::Builder::new().name("lockson-close".into()).spawn_scoped(scope, give_back_permits);
-            if !permits.is_empty() && close().is_err() {
+            let closing = (!permits.is_empty()).then(close);
+            if matches!(closing, Some(Err(_))) {
                 give_back_permits();
             }
             // All losses are reported before the first release, because each release takes a request.
@@ -40,6 +41,8 @@ impl Engine {
             held.retain(|hold| self.end_hold(hold));
             let held = self.by_server(held, |hold| &hold.name);
             side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+            // A panic there must not keep the connections open.
+            drop(closing.and_then(Result::ok).map(thread::ScopedJoinHandle::join));
         });
         self.life.wait_for_others(self.own_operations(), end);
         self.sender.close(end);
