@@ -264,9 +264,11 @@ impl Audience for Hub {
             }
             ListenerEvent::Lost(error) => {
                 (*number, *wrong_server) = (None, false);
+                let wakes = channels.lost();
+                drop(state);
                 // An observer hears of the loss, and no waiter waits for the observer.
-                channels.lost().iter().for_each(Bell::ring);
-                (vec![], Some(Report::Lost(error)))
+                wakes.iter().for_each(Bell::ring);
+                return self.reports.take(&self.server, Report::Lost(error));
             }
         };
         drop(state);
