@@ -295,8 +295,8 @@ impl Semaphore {
     /// the request may have run, or may still run until the background has closed it. Otherwise as
     /// [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
+        query::check_permits(permits.unsigned_abs()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            query::check_permits(permits.unsigned_abs())?;
             let call = |once: &Once| semaphore::release(name, once, permits, true);
             let returned = engine.sender.once_within(&Numbered::new(name, &call))?;
             wake(engine, name, &returned);
@@ -320,8 +320,8 @@ impl Semaphore {
     }
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
+        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            query::check_taking(permits, query::MOST_PERMITS)?;
             let call = |once: &Once| semaphore::acquire(name, once, permits);
             let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
             let took_nothing = |taken: &semaphore::TakeAnswer| !taken.granted;
@@ -350,11 +350,11 @@ impl Semaphore {
     }
 
     fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
+        query::check_permits(permits.into()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        if permits == 0 {
+            return self.name.checked().map(|_| false);
+        }
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            query::check_permits(permits.into())?;
-            if permits == 0 {
-                return Ok(false);
-            }
             let call = |once: &Once| semaphore::release(name, once, permits.into(), makes);
             let again = |given_up: &Once, _: &Once| call(given_up).map(drop);
             let request = Numbered { given_up: Some(&again), ..Numbered::new(name, &call) };
