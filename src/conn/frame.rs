@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
 
 fn number(digits: &[u8]) -> Option<i64> {
     let below_zero = digits.strip_prefix(b"-");
-    let digits = below_zero.unwrap_or(digits);
+    let digits = below_zero.or(digits.strip_prefix(b"+")).unwrap_or(digits);
     // The least number has no counterpart above zero.
     let negative = digits.iter().try_fold(0_i64, |number, digit| {
         let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
@@ -235,6 +235,7 @@ mod tests {
             assert_eq!(read(reply, Largest::REPLY).unwrap(), Some((general, reply.len())), "{reply:?}");
         };
         check(b":-12\r\n");
+        check(b":+5\r\n");
         check(b":9223372036854775807\r\n");
         check(b":-9223372036854775808\r\n");
         check(b"$4\r\na\r\nb\r\n");

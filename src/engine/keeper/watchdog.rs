@@ -85,7 +85,7 @@ impl Watchdog {
                     state.wake();
                 }
                 // Without a thread nobody empties the inbox: holds expire and report it, and the next grant tries again.
-                Err(_) => *state = State::default(),
+                Err(_) => (state.watch_delay, state.events.moved) = Default::default(),
             }
         }
         state.waker.is_some()
