@@ -71,6 +71,8 @@ pub(crate) struct Aftermath {
     pub(crate) on_lost: Vec<OnLost>,
     /// The check by the timer that is not needed any more.
     pub(crate) needless_check: Option<JobTicket>,
+    /// Whether the hold was abandoned before this use.
+    pub(crate) was_abandoned: bool,
 }
 
 impl Progress {
@@ -111,7 +113,7 @@ impl HoldState {
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
         let now = Instant::now();
         let mut state = self.progress.state.lock();
-        let deadline = state.ledger.good_until();
+        let (deadline, was_abandoned) = (state.ledger.good_until(), state.ledger.is_abandoned());
         let answer = use_ledger(&mut state.ledger, now);
         let phase = state.ledger.look(now);
         let new_loss = match phase {
@@ -126,7 +128,7 @@ impl HoldState {
         if phase != Phase::Live || is_sooner {
             self.progress.ended.ring_all();
         }
-        (answer, Aftermath { new_loss, on_lost, needless_check })
+        (answer, Aftermath { new_loss, on_lost, needless_check, was_abandoned })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.

@@ -13,13 +13,16 @@ use crate::time::Instant;
 impl Keeper {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { new_loss, on_lost, needless_check }) = hold.update(use_ledger);
+        let (answer, Aftermath { new_loss, on_lost, needless_check, was_abandoned }) = hold.update(use_ledger);
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
         if let Some(loss) = new_loss {
             self.tell(hold, loss, on_lost);
-            self.forget_if_dead(hold);
+            // Otherwise the watchdog is yet to tell that the thread has ended.
+            if was_abandoned {
+                self.cells.registry.remove(hold);
+            }
         }
         answer
     }
@@ -44,17 +47,14 @@ impl Keeper {
         }
     }
 
-    /// Forgets a hold that is over and that no thread can use any more.
-    fn forget_if_dead(&self, hold: &HoldState) {
-        if hold.is_dead() {
-            self.cells.registry.remove(hold);
-        }
-    }
-
     /// Checks the hold at its deadline, and again after each extension.
     pub(crate) fn schedule_check(&self, hold: &Arc<HoldState>) {
-        if self.with_ledger(hold, |ledger, now| ledger.look(now)) != Phase::Live {
-            return self.forget_if_dead(hold);
+        let (phase, is_abandoned) = self.with_ledger(hold, |ledger, now| (ledger.look(now), ledger.is_abandoned()));
+        if phase != Phase::Live {
+            if is_abandoned {
+                self.cells.registry.remove(hold);
+            }
+            return;
         }
         let needless = hold.schedule_check(|deadline| {
             let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));

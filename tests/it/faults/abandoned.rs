@@ -37,6 +37,23 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
 }
 
 #[test]
+fn a_lease_over_before_the_next_look_is_told_as_abandoned() {
+    let rig = Rig::start();
+    let told = Events::default();
+    let client = rig.builder().watchdog(Duration::from_secs(6), ms(1_500)).observer(told.clone()).connect().unwrap();
+    let lock = client.get_lock("leased").with_lease(ms(1_000));
+    let holder = thread::spawn(move || {
+        lock.lock().unwrap().leave_to_unlock();
+        thread::sleep(ms(500)); // the watchdog has looked at the young hold
+    });
+    holder.join().unwrap();
+    eventually(SOON, "the loss is told", || told.losses_of("leased") > 0);
+    eventually(SOON, "the end of the thread is told", || told.count_of("abandoned") > 0);
+    eventually(SOON, "nothing is listed", || client.held().is_empty());
+    assert_eq!((told.count_of("abandoned"), told.losses_of("leased")), (1, 1));
+}
+
+#[test]
 fn a_released_hold_is_never_reported_as_abandoned() {
     let rig = Rig::start();
     let told = Events::default();
