@@ -148,7 +148,8 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
 
 pub(super) fn left_until(deadline: Instant) -> io::Result<Duration> {
     // Up to version 1.1.4, rustix rounds the last nanoseconds of a second up to a million microseconds, which is refused.
-    let left = Duration::from_micros(u64::try_from(Instant::now().until(deadline).as_micros()).unwrap_or(u64::MAX));
+    let left = Instant::now().until(deadline);
+    let left = Duration::new(left.as_secs(), left.subsec_micros() * 1_000);
     if left.is_zero() { Err(timed_out()) } else { Ok(left.max(SHORTEST)) }
 }
 
