@@ -71,8 +71,8 @@ pub(crate) struct Aftermath {
     pub(crate) on_lost: Vec<OnLost>,
     /// The check by the timer that is not needed any more.
     pub(crate) needless_check: Option<JobTicket>,
-    /// Whether the hold was abandoned before this use.
-    pub(crate) was_abandoned: bool,
+    /// Whether nobody needs the hold any more: it is over, and was told as abandoned before this use.
+    pub(crate) is_forgotten: bool,
 }
 
 impl Progress {
@@ -90,6 +90,11 @@ impl HoldState {
     /// The name of the group for events.
     pub(crate) fn group_name(&self) -> Option<String> {
         self.group.as_deref().map(str::to_owned)
+    }
+
+    /// The channel on which the release of the hold is published; empty for a kind without messages.
+    pub(crate) fn channel(&self) -> String {
+        self.kind.channel(&self.name, &self.owner)
     }
 
     /// What a request must have reached before it prolongs the hold.
@@ -128,7 +133,8 @@ impl HoldState {
         if phase != Phase::Live || is_sooner {
             self.progress.ended.ring_all();
         }
-        (answer, Aftermath { new_loss, on_lost, needless_check, was_abandoned })
+        let is_forgotten = was_abandoned && phase != Phase::Live;
+        (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.

@@ -13,16 +13,15 @@ use crate::time::Instant;
 impl Keeper {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { new_loss, on_lost, needless_check, was_abandoned }) = hold.update(use_ledger);
+        let (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten }) = hold.update(use_ledger);
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
         if let Some(loss) = new_loss {
             self.tell(hold, loss, on_lost);
-            // Otherwise the watchdog is yet to tell that the thread has ended.
-            if was_abandoned {
-                self.cells.registry.remove(hold);
-            }
+        }
+        if is_forgotten {
+            self.cells.registry.remove(hold);
         }
         answer
     }
@@ -49,11 +48,7 @@ impl Keeper {
 
     /// Checks the hold at its deadline, and again after each extension.
     pub(crate) fn schedule_check(&self, hold: &Arc<HoldState>) {
-        let (phase, is_abandoned) = self.with_ledger(hold, |ledger, now| (ledger.look(now), ledger.is_abandoned()));
-        if phase != Phase::Live {
-            if is_abandoned {
-                self.cells.registry.remove(hold);
-            }
+        if self.with_ledger(hold, |ledger, now| ledger.look(now)) != Phase::Live {
             return;
         }
         let needless = hold.schedule_check(|deadline| {
