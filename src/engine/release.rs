@@ -53,11 +53,6 @@ impl Publishing {
 }
 
 impl LastRelease<'_> {
-    /// The channel on which the release is published.
-    pub(crate) fn channel(&self) -> String {
-        self.hold.kind.channel(&self.hold.name, &self.hold.owner)
-    }
-
     /// Takes the earlier copies that must be fenced before the release.
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
         self.turn.take_in_doubt()
@@ -131,11 +126,7 @@ impl Engine {
     fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
         let turn = hold.requests.turn(bounds.end);
         let turn = turn.inspect_err(|_| self.keeper.clear_away(hold, InDoubt::default()))?;
-        Ok(LastRelease {
-            hold,
-            publishing: self.publishes(&hold.name, || hold.kind.channel(&hold.name, &hold.owner)),
-            turn,
-        })
+        Ok(LastRelease { hold, publishing: self.publishes(&hold.name, || hold.channel()), turn })
     }
 
     /// Takes the outcome of the request that frees the lock.
@@ -179,9 +170,7 @@ impl Engine {
                 // queue need not wait for the message.
                 if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
                     match hold.kind.queueing() {
-                        Queueing::Counted(_) => {
-                            self.cells.counted_queues.hint(&hold.kind.channel(&hold.name, &hold.owner))
-                        }
+                        Queueing::Counted(_) => self.cells.counted_queues.hint(&hold.channel()),
                         _ => self.cells.local_queues.hint(&hold.name),
                     }
                 }

@@ -124,10 +124,10 @@ fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
     if leaving.len() == 1 {
         return hold.kind.release(&hold.name, &hold.owner, None).map(|one| vec![one]);
     }
-    let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, last, .. }| BundleRelease {
+    let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, .. }| BundleRelease {
         name: &hold.name,
         owner: &hold.owner,
-        channel: last.channel(),
+        channel: hold.channel(),
     });
     hold.kind.release_all(&parts.collect::<Vec<_>>())
 }
