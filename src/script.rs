@@ -13,7 +13,7 @@ pub(crate) mod tests;
 mod words;
 
 pub(crate) use answer::{Attempt, Counts, IfLock, NotALock, Raise, Released, Renewal, RenewalAnswer, Side};
-pub(crate) use call::{Call, Pipeline, Script, pipelined};
+pub(crate) use call::{Call, Pipeline, Script, command, pipelined};
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

@@ -12,9 +12,11 @@ use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::read_outcome;
 use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
-use crate::script::look::{self, Claim, command};
+use crate::script::look::{self, Claim};
 use crate::script::reply::{int, list, text};
-use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
+use crate::script::{
+    Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
+};
 use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("group/acquire.lua");

@@ -10,11 +10,11 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::read_release;
-use crate::script::look::{self, Claim, command};
+use crate::script::look::{self, Claim};
 use crate::script::once::{self, Once, is_one};
 use crate::script::query::read_time_to_live;
 use crate::script::reply::{int, list};
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
+use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, command, lua};
 use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("permits/acquire.lua");

@@ -15,9 +15,11 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome};
-use crate::script::look::{self, Claim, command};
+use crate::script::look::{self, Claim};
 use crate::script::reply::{int, text};
-use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua};
+use crate::script::{
+    Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
+};
 use crate::time::Lease;
 use without_scripts::{CompareAndDelete, Entry};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use once_cell::sync::OnceCell;
-use redis::{Cmd, Value};
+use redis::{Cmd, ToRedisArgs, Value};
 
 use super::reply::known;
 use super::words::{Word, Words, written};
@@ -59,6 +59,13 @@ type Function<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send +
 
 /// Sends commands in one write and returns their replies, error replies among them.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
+
+/// A command with its arguments.
+pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
+    let mut command = redis::cmd(word);
+    command.arg(arguments);
+    command
+}
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::Pipeline;
-use super::look::command;
 use super::reply::{int, list, text};
+use super::{Pipeline, command};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::time::since_epoch;

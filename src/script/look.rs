@@ -1,10 +1,10 @@
 //! Checks whether holds still exist in Redis, by plain commands that write nothing.
 
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 
 use super::answer::RenewalAnswer;
 use super::reply::{int, known};
-use super::{Call, Pipeline};
+use super::{Call, Pipeline, command};
 use crate::error::{Loss, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
@@ -92,13 +92,6 @@ fn exist<'a>(names: impl IntoIterator<Item = &'a LockName>) -> Cmd {
 
 /// For fewer locks, one more round trip costs more than it may save.
 const MANY: usize = 32;
-
-/// A command with its arguments.
-pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
-    let mut command = redis::cmd(word);
-    command.arg(arguments);
-    command
-}
 
 #[cfg(test)]
 mod tests {

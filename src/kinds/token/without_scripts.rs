@@ -10,9 +10,8 @@ use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::NO_RECEIVERS;
-use crate::script::look::command;
 use crate::script::reply::{int, known, list, refused};
-use crate::script::{Attempt, Call, IfLock, Pipeline, Released};
+use crate::script::{Attempt, Call, IfLock, Pipeline, Released, command};
 use crate::time::Lease;
 
 /// The key of a lock and the value of one hold, for requests without scripts.

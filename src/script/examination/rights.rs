@@ -7,8 +7,7 @@ use redis::{Cmd, Value, cmd};
 use super::{Reported, only};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
-use crate::script::Pipeline;
-use crate::script::look::command;
+use crate::script::{Pipeline, command};
 
 /// A kind, and the commands that its user needs, as the lines in `docs/operations.md` list them.
 pub(crate) const OF_KINDS: &[(&str, &[&str])] = &[
