@@ -72,10 +72,7 @@ impl Connection {
         let reply = self.receive_one(asks, limits.answer_by());
         match reply.and_then(|reply| self.interpret(&reply, read)) {
             Ok(answer) => answer,
-            Err(error) => {
-                self.is_mute = error.kind() == io::ErrorKind::TimedOut;
-                Err(Fault::Unanswered(self.identity.clone(), self.lost(error, limits)))
-            }
+            Err(error) => Err(self.broke(error, limits.of(self.socket.limit()))),
         }
     }
 

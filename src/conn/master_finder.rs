@@ -14,6 +14,7 @@ use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder, Purpose};
 use super::server::Server;
 use super::target::Service;
+use super::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
@@ -141,9 +142,8 @@ fn start<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> Result<T, Error> + Send + 'scope,
 ) -> Result<Asking<'scope, T>, Error> {
-    let text = "no thread could be started to ask redis";
     let thread = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, work);
-    thread.map_err(|error| Error::with_source(ErrorKind::Connection, text, error))
+    thread.map_err(|error| no_thread("ask redis", error))
 }
 
 fn end<T>(thread: Asking<'_, T>) -> Result<T, Error> {
