@@ -275,7 +275,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once), and `BadInput` for an impossible time.
     pub fn set_permits_once_for(&self, permits: u32, time_to_live: Duration) -> Result<bool> {
-        let time_to_live = Lease::new(time_to_live).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        let time_to_live = self.named(Lease::new(time_to_live))?;
         self.set_once(permits, Some(time_to_live))
     }
 
@@ -295,7 +295,7 @@ impl Semaphore {
     /// the request may have run, or may still run until the background has closed it. Otherwise as
     /// [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        query::check_permits(permits.unsigned_abs()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        self.named(query::check_permits(permits.unsigned_abs()))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
             let call = |once: &Once| semaphore::release(name, once, permits, true);
             let returned = engine.sender.once_within(&Numbered::new(name, &call))?;
@@ -319,8 +319,13 @@ impl Semaphore {
         self.handle.once(NOUN, &self.name, &|name, once| once::delete(name, once, &[], "", ""))
     }
 
+    /// Names the semaphore in the error of a check that needs no client.
+    fn named<T>(&self, checked: Result<T>) -> Result<T> {
+        checked.map_err(|error| error.about_a(NOUN, self.name.as_str()))
+    }
+
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
-        query::check_taking(permits, query::MOST_PERMITS).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        self.named(query::check_taking(permits, query::MOST_PERMITS))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
             let call = |once: &Once| semaphore::acquire(name, once, permits);
             let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
@@ -350,7 +355,7 @@ impl Semaphore {
     }
 
     fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
-        query::check_permits(permits.into()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        self.named(query::check_permits(permits.into()))?;
         if permits == 0 {
             return self.name.checked().map(|_| false);
         }
@@ -366,7 +371,7 @@ impl Semaphore {
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
-        query::check_permits(permits.into()).map_err(|error| error.about_a(NOUN, self.name.as_str()))?;
+        self.named(query::check_permits(permits.into()))?;
         self.handle.once(NOUN, &self.name, &|name, once| semaphore::set_once(name, once, permits, time_to_live))
     }
 }
