@@ -119,6 +119,54 @@ pub enum Loss {
 /// The most failures that one error names.
 const MOST_NAMED: usize = 8;
 
+impl ErrorKind {
+    /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.
+    ///
+    /// A `Lost` is `lost`, whatever the [`Loss`]. `Display` writes the same.
+    ///
+    /// ```
+    /// use lockson::{ErrorKind, Loss};
+    ///
+    /// assert_eq!(ErrorKind::AlreadyHeld.as_str(), "already_held");
+    /// assert_eq!(ErrorKind::Lost(Loss::Gone).to_string(), "lost");
+    /// ```
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::AlreadyHeld => "already_held",
+            Self::BadInput => "bad_input",
+            Self::Cancelled => "cancelled",
+            Self::Closed => "closed",
+            Self::Config => "config",
+            Self::Connection => "connection",
+            Self::Lost(_) => "lost",
+            Self::NotDurable => "not_durable",
+            Self::NotHeld => "not_held",
+            Self::OtherKind => "other_kind",
+            Self::Quorum => "quorum",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+impl Loss {
+    /// Returns the name of the loss in `snake_case`, for labels of metrics and fields of logs; a name never changes.
+    /// `Display` writes a sentence.
+    ///
+    /// ```
+    /// assert_eq!(lockson::Loss::Expired.as_str(), "expired");
+    /// ```
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::Taken => "taken",
+            Self::Closed => "closed",
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, name: None, text: text.into(), word: None, in_doubt: false, source: None }))
@@ -417,6 +465,12 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

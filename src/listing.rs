@@ -149,6 +149,30 @@ record! {
 }
 
 impl LockKind {
+    /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.
+    /// `Display` writes the same, but a hyphen and a space in the kinds without re-entry.
+    ///
+    /// ```
+    /// assert_eq!(lockson::LockKind::NonReentrantFair.as_str(), "non_reentrant_fair");
+    /// ```
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::NonReentrant => "non_reentrant",
+            Self::Fair => "fair",
+            Self::NonReentrantFair => "non_reentrant_fair",
+            Self::Spin => "spin",
+            Self::Fenced => "fenced",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Token => "token",
+            Self::Leader => "leader",
+            Self::Group => "group",
+            Self::Permit => "permit",
+            Self::Semaphore => "semaphore",
+        }
+    }
+
     /// What an error calls a hold of this kind.
     pub(crate) fn noun(self) -> &'static str {
         match self {
@@ -163,19 +187,9 @@ impl LockKind {
 impl fmt::Display for LockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Plain => "plain",
             Self::NonReentrant => "non-reentrant",
-            Self::Fair => "fair",
             Self::NonReentrantFair => "non-reentrant fair",
-            Self::Spin => "spin",
-            Self::Fenced => "fenced",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Token => "token",
-            Self::Leader => "leader",
-            Self::Group => "group",
-            Self::Permit => "permit",
-            Self::Semaphore => "semaphore",
+            kind => kind.as_str(),
         })
     }
 }
