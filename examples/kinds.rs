@@ -125,7 +125,7 @@ fn fenced(client: &Client) -> Outcome<String> {
 /// Many readers or one writer; a writer may go on as a reader.
 fn read_write(client: &Client) -> Outcome<String> {
     let both = client.get_read_write_lock(name("read-write"));
-    let (read, write) = (both.get_read_lock(), both.get_write_lock());
+    let (read, write) = (both.read(), both.write());
     let reading = read.lock()?;
     expect(free_for_others(&read)? && !free_for_others(&write)?)?;
     expect(write.lock().is_err_and(|error| error.kind() == ErrorKind::AlreadyHeld))?;

@@ -210,9 +210,9 @@ impl Client {
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let prices = client.get_read_write_lock("prices");
-    /// let reading = prices.get_read_lock().lock()?; // others may read, too
+    /// let reading = prices.read().lock()?; // others may read, too
     /// reading.unlock()?;
-    /// let writing = prices.get_write_lock().lock()?; // nobody else is here
+    /// let writing = prices.write().lock()?; // nobody else is here
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
@@ -266,7 +266,7 @@ impl Client {
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// use lockson::{ReleaseBy, TokenOptions};
     ///
-    /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    /// let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
     /// let guard = client.get_token_lock_with("report", options).lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```

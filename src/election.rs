@@ -253,6 +253,19 @@ impl Election {
 }
 
 impl Candidate {
+    /// Returns a candidate whose waits end when `cancel` is used.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let stop = lockson::Cancel::new();
+    /// let candidate = client.get_election("scheduler").candidate("host-7").with_cancel(&stop);
+    /// let leadership = candidate.campaign()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
+        Self { lock: self.lock.with_cancel(cancel), text: Arc::clone(&self.text) }
+    }
+
     /// Waits until this candidate leads, without limit.
     ///
     /// ```no_run

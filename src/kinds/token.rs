@@ -46,7 +46,7 @@ static FORCE_RELEASE: Script = lua!("token/force_release.lua");
 /// guard.unlock()?;
 ///
 /// // For users who may run no scripts.
-/// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+/// let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
 /// let guard = client.get_token_lock_with("report", options).with_lease(Duration::from_secs(30)).lock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
@@ -77,7 +77,7 @@ pub struct TokenOptions {
 /// use lockson::{ReleaseBy, TokenOptions};
 ///
 /// // The server has `DELEX`, so one plain command gives the lock back.
-/// let options = TokenOptions::new().release_by(ReleaseBy::Server);
+/// let options = TokenOptions::new().with_release_by(ReleaseBy::Server);
 /// let guard = client.get_token_lock_with("report", options).with_lease(Duration::from_secs(30)).lock()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
@@ -103,7 +103,7 @@ impl TokenOptions {
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// use lockson::TokenOptions;
     ///
-    /// let lock = client.get_token_lock_with("report", TokenOptions::new().repair_missing_ttl(true));
+    /// let lock = client.get_token_lock_with("report", TokenOptions::new().with_repair_missing_ttl(true));
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn new() -> Self {
@@ -124,9 +124,9 @@ impl TokenOptions {
     /// ```
     /// # use lockson::TokenOptions;
     /// // Shows operators which service holds the lock, with `GET report`.
-    /// let options = TokenOptions::new().value(|owner| format!("billing/{owner}"));
+    /// let options = TokenOptions::new().with_value(|owner| format!("billing/{owner}"));
     /// // Plain letters, for a proxy or a dashboard that accepts no other characters.
-    /// let options = TokenOptions::new().value(|owner| owner.replace([':', '.'], "-"));
+    /// let options = TokenOptions::new().with_value(|owner| owner.replace([':', '.'], "-"));
     /// ```
     ///
     /// ```no_run
@@ -134,11 +134,11 @@ impl TokenOptions {
     /// use lockson::TokenOptions;
     ///
     /// // What a tool of ours looks for in the value.
-    /// let options = TokenOptions::new().value(|owner| format!("billing/{owner}"));
+    /// let options = TokenOptions::new().with_value(|owner| format!("billing/{owner}"));
     /// let guard = client.get_token_lock_with("report", options).lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn value(self, of_owner: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+    pub fn with_value(self, of_owner: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { value: Arc::new(of_owner), ..self }
     }
 
@@ -149,12 +149,12 @@ impl TokenOptions {
     /// use lockson::{ReleaseBy, TokenOptions};
     ///
     /// // Where scripts are not allowed.
-    /// let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    /// let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
     /// let lock = client.get_token_lock_with("report", options).with_lease(std::time::Duration::from_secs(30));
     /// let guard = lock.lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn release_by(self, release_by: ReleaseBy) -> Self {
+    pub fn with_release_by(self, release_by: ReleaseBy) -> Self {
         Self { release_by, ..self }
     }
 
@@ -168,11 +168,11 @@ impl TokenOptions {
     /// use lockson::TokenOptions;
     ///
     /// // Others of our programs set the key and then die before they set its time to live.
-    /// let options = TokenOptions::new().repair_missing_ttl(true);
+    /// let options = TokenOptions::new().with_repair_missing_ttl(true);
     /// let guard = client.get_token_lock_with("report", options).lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn repair_missing_ttl(self, repairs: bool) -> Self {
+    pub fn with_repair_missing_ttl(self, repairs: bool) -> Self {
         Self { repairs, ..self }
     }
 
@@ -185,11 +185,11 @@ impl TokenOptions {
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// use lockson::{Backoff, TokenOptions};
     ///
-    /// let options = TokenOptions::new().backoff(Backoff::fixed(Duration::from_millis(100)));
+    /// let options = TokenOptions::new().with_backoff(Backoff::fixed(Duration::from_millis(100)));
     /// let guard = client.get_token_lock_with("report", options).lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn backoff(self, backoff: Backoff) -> Self {
+    pub fn with_backoff(self, backoff: Backoff) -> Self {
         Self { backoff, ..self }
     }
 }
@@ -235,7 +235,7 @@ impl Kind for TokenLock {
             _ if self.by_script() => Ok(()),
             None => Err("without scripts it cannot be renewed; take it with_lease(), or with ReleaseBy::Script"),
             Some(_) if self.0.repairs => {
-                Err("repair_missing_ttl() needs a script; leave it out, or use ReleaseBy::Script")
+                Err("with_repair_missing_ttl() needs a script; leave it out, or use ReleaseBy::Script")
             }
             Some(_) => Ok(()),
         }

@@ -18,8 +18,8 @@ use crate::script::Side;
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let prices = client.get_read_write_lock("prices");
-/// let writing = prices.get_write_lock().lock()?;
-/// let reading = prices.get_read_lock().lock()?;
+/// let writing = prices.write().lock()?;
+/// let reading = prices.read().lock()?;
 /// writing.unlock()?;
 /// // Other readers may take the lock now; this read hold goes on.
 /// assert!(reading.is_held());
@@ -42,7 +42,7 @@ impl ReadWriteLock {
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let prices = client.get_read_write_lock("prices");
-    /// assert_eq!(prices.name(), prices.get_read_lock().name());
+    /// assert_eq!(prices.name(), prices.read().name());
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
@@ -53,10 +53,10 @@ impl ReadWriteLock {
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let reading = client.get_read_write_lock("prices").get_read_lock().lock()?;
+    /// let reading = client.get_read_write_lock("prices").read().lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn get_read_lock(&self) -> Lock {
+    pub fn read(&self) -> Lock {
         self.side(Side::Shared)
     }
 
@@ -64,11 +64,21 @@ impl ReadWriteLock {
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let writing = client.get_read_write_lock("prices").get_write_lock().lock()?;
+    /// let writing = client.get_read_write_lock("prices").write().lock()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn get_write_lock(&self) -> Lock {
+    pub fn write(&self) -> Lock {
         self.side(Side::Exclusive)
+    }
+
+    /// Returns the read side, by its name in Redisson; see [`read`](Self::read).
+    pub fn get_read_lock(&self) -> Lock {
+        self.read()
+    }
+
+    /// Returns the write side, by its name in Redisson; see [`write`](Self::write).
+    pub fn get_write_lock(&self) -> Lock {
+        self.write()
     }
 
     fn side(&self, side: Side) -> Lock {

@@ -107,7 +107,7 @@ const KINDS: &[Kind] = &[
     },
     Kind {
         label: "token",
-        lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().backoff(noted_pauses(name))),
+        lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().with_backoff(noted_pauses(name))),
         reenters: true,
         counted: false,
         channel: None,

@@ -176,11 +176,12 @@ fn a_wait_for_a_change_ends_with_its_time_or_its_cancel() {
     let waits = election.with_cancel(&stop);
     thread::scope(|scope| {
         let observer = scope.spawn(|| waits.wait_change(last.as_ref(), Duration::MAX).map(drop));
-        let rival = scope.spawn(|| waits.candidate("b").campaign().map(drop));
+        let rivals = [waits.candidate("b"), election.candidate("c").with_cancel(&stop)]
+            .map(|rival| scope.spawn(move || rival.campaign().map(drop)));
         thread::sleep(ms(50));
         stop.cancel();
         assert_eq!(kind_of(joined(observer)), ErrorKind::Cancelled);
-        assert_eq!(kind_of(joined(rival)), ErrorKind::Cancelled);
+        assert_eq!(rivals.map(|rival| kind_of(joined(rival))), [ErrorKind::Cancelled; 2]);
     });
     assert!(leadership.is_leader());
 }

@@ -17,7 +17,7 @@ use crate::support::{is_free, read_write_channel as channel};
 /// The read side and the write side of a name.
 fn sides(client: &Client, name: &str) -> (Lock, Lock) {
     let both = client.get_read_write_lock(name);
-    (both.get_read_lock(), both.get_write_lock())
+    (both.read(), both.write())
 }
 
 /// The fields of a name in Redis.

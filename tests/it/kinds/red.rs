@@ -139,8 +139,9 @@ fn impossible_red_locks_are_refused_before_any_request() {
     let endless = RedLock::new([client.get_lock(&name)]).with_node_timeout(Duration::ZERO);
     let database = Client::connect(&RedisServer::shared().url_db(1)).unwrap();
     let databases = RedLock::new([client.get_lock(&name), database.get_lock(&name)]);
-    let by =
-        |release_by| client.get_token_lock_with(&name, TokenOptions::new().release_by(release_by)).with_lease(SOON);
+    let by = |release_by| {
+        client.get_token_lock_with(&name, TokenOptions::new().with_release_by(release_by)).with_lease(SOON)
+    };
     let [by_transaction, by_command] = [ReleaseBy::Transaction, ReleaseBy::Server].map(|form| RedLock::new([by(form)]));
     for bad in [RedLock::new([]), other_name, nested, endless, databases, by_transaction, by_command] {
         assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput, "{bad:?}");

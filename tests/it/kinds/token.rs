@@ -49,7 +49,7 @@ fn the_value_is_the_owner_id_with_the_lease() {
 fn the_value_is_what_the_options_make_of_the_owner() {
     let server = RedisServer::shared();
     let client = brisk_client();
-    let named = TokenOptions::new().value(|owner| format!("billing/{owner}"));
+    let named = TokenOptions::new().with_value(|owner| format!("billing/{owner}"));
     let lock = client.get_token_lock_with(fresh("token"), named);
     let (guard, plain) = (lock.lock().unwrap(), client.get_token_lock(fresh("token")).lock().unwrap());
     assert!(guard.owner().starts_with(&format!("billing/{}", client.id())), "{}", guard.owner());
@@ -101,7 +101,7 @@ fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
 fn another_kind_and_another_type_under_the_name_are_refused() {
     let (server, client) = (RedisServer::shared(), client());
     for form in [ReleaseBy::Script, ReleaseBy::Transaction] {
-        let make = |name| client.get_token_lock_with(name, TokenOptions::new().release_by(form)).with_lease(SOON);
+        let make = |name| client.get_token_lock_with(name, TokenOptions::new().with_release_by(form)).with_lease(SOON);
         let lock = make(fresh("token"));
         let _plain = elsewhere(|| client.get_lock(lock.name()).owned().lock()).unwrap();
         assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{form:?}");
@@ -120,7 +120,7 @@ fn a_key_without_time_to_live_is_repaired_only_when_told_to() {
     server.run(&["SET", &name, "theirs"]);
     assert!(client.get_token_lock(&name).with_lease(ms(300)).try_lock().unwrap().is_none());
     assert_eq!(ttl_ms(server, &name), -1);
-    let lock = client.get_token_lock_with(&name, TokenOptions::new().repair_missing_ttl(true));
+    let lock = client.get_token_lock_with(&name, TokenOptions::new().with_repair_missing_ttl(true));
     let (took, guard) = timed(|| lock.with_lease(ms(300)).lock().unwrap());
     assert!(took >= ms(250) && took < SOON, "{took:?}");
     drop(guard);
@@ -131,7 +131,7 @@ fn a_waiter_sleeps_no_longer_than_the_lock_lives_or_a_second() {
     let server = RedisServer::shared();
     let name = fresh("token");
     let lock =
-        client().get_token_lock_with(&name, TokenOptions::new().backoff(Backoff::fixed(Duration::from_secs(60))));
+        client().get_token_lock_with(&name, TokenOptions::new().with_backoff(Backoff::fixed(Duration::from_secs(60))));
     server.run(&["SET", &name, "theirs", "PX", "300"]);
     let (took, guard) = timed(|| lock.lock().unwrap());
     assert!(took < ms(900) + STANDSTILLS, "{took:?}");
@@ -169,7 +169,7 @@ fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
 fn a_value_function_that_panics_harms_no_later_call() {
     let client = client();
     let name = fresh("token");
-    let odd = TokenOptions::new().value(|_| panic!("this panic is part of the test"));
+    let odd = TokenOptions::new().with_value(|_| panic!("this panic is part of the test"));
     let lock = client.get_token_lock_with(&name, odd);
     assert!(catch_unwind(|| lock.try_lock()).is_err());
     assert!(!lock.is_held_by_current_thread());

@@ -54,9 +54,9 @@ fn check(library: &str) {
     let mut peer = Peer::start(library, &fresh("token"));
     let theirs = peer.sample();
     for form in [ReleaseBy::Script, ReleaseBy::Transaction] {
-        let options = TokenOptions::new().release_by(form);
+        let options = TokenOptions::new().with_release_by(form);
         let shape = theirs.clone();
-        let alike = options.clone().value(move |owner| peer::shaped_like(&shape, owner));
+        let alike = options.clone().with_value(move |owner| peer::shaped_like(&shape, owner));
         for (values, options) in [("our values", options), ("values like theirs", alike)] {
             println!("{library}, {form:?}, {values}");
             let by_script = form == ReleaseBy::Script;

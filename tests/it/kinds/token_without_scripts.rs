@@ -11,7 +11,7 @@ use crate::support::faults::Rig;
 use crate::support::{SOON, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms};
 
 fn without_lease(client: &Client, name: &str, form: ReleaseBy) -> Lock {
-    client.get_token_lock_with(name, TokenOptions::new().release_by(form))
+    client.get_token_lock_with(name, TokenOptions::new().with_release_by(form))
 }
 
 fn leased(client: &Client, name: &str) -> Lock {
@@ -25,13 +25,13 @@ fn what_needs_a_script_is_refused_before_any_request() {
     let mark = rig.proxy.mark();
     for form in [ReleaseBy::Transaction, ReleaseBy::Server] {
         let endless = without_lease(&client, "job", form);
-        let repairing = TokenOptions::new().release_by(form).repair_missing_ttl(true);
+        let repairing = TokenOptions::new().with_release_by(form).with_repair_missing_ttl(true);
         let repairing = client.get_token_lock_with("job", repairing).with_lease(SOON);
         let multi = Lock::multi([endless.with_lease(SOON)]).with_lease(SOON);
         for (lock, advice) in [
             (&endless, "with_lease()"),
             (&endless.with_max_hold(SOON), "with_lease()"),
-            (&repairing, "repair_missing_ttl()"),
+            (&repairing, "with_repair_missing_ttl()"),
             (&multi, "ReleaseBy::Script"),
         ] {
             for error in [lock.lock().map(drop).unwrap_err(), lock.owned().try_lock().map(drop).unwrap_err()] {

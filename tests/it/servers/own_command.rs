@@ -74,7 +74,7 @@ fn a_missing_server_command_is_told_at_the_release() {
 }
 
 fn by_server(client: &Client, name: &str) -> Lock {
-    client.get_token_lock_with(name, TokenOptions::new().release_by(ReleaseBy::Server)).with_lease(SOON)
+    client.get_token_lock_with(name, TokenOptions::new().with_release_by(ReleaseBy::Server)).with_lease(SOON)
 }
 
 fn for_each_that_can(check: impl Fn(&RedisServer, &str)) {

@@ -105,7 +105,7 @@ pub(crate) const USERS: [User; 11] = [
 ];
 
 fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
-    client.get_token_lock_with(name, TokenOptions::new().release_by(release_by)).with_lease(SOON * 3)
+    client.get_token_lock_with(name, TokenOptions::new().with_release_by(release_by)).with_lease(SOON * 3)
 }
 
 impl User {

@@ -36,7 +36,7 @@ const KINDS: &[Kind] = &[
     Kind {
         user: "token-transaction",
         lock: |client, name| {
-            let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+            let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
             client.get_token_lock_with(name, options).with_lease(SOON * 3)
         },
         listens: false,

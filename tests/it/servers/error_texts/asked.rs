@@ -271,7 +271,7 @@ fn holds() -> Vec<Row> {
     );
     let gate = client.get_read_write_lock("job").get_read_lock().once_per(SOON).unwrap_err();
     rows.push(Row::new("a gate that lets everybody in", gate, ErrorKind::BadInput, &["use the write lock"]).of("job"));
-    let options = TokenOptions::new().release_by(ReleaseBy::Server);
+    let options = TokenOptions::new().with_release_by(ReleaseBy::Server);
     if let Err(error) =
         client.get_token_lock_with("token", options).with_lease(SOON).lock().and_then(lockson::Guard::unlock)
     {

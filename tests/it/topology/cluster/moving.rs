@@ -152,7 +152,7 @@ fn a_reader_keeps_writers_out_while_its_slot_migrates() {
 fn a_lock_without_scripts_is_released_where_its_slot_goes() {
     let scene = Scene::new();
     let client = Client::connect(&scene.cluster.url()).unwrap();
-    let options = TokenOptions::new().release_by(ReleaseBy::Transaction);
+    let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
     let lock = client.get_token_lock_with(&scene.tag, options).with_lease(SOON);
     let there = |word: &str| scene.cluster.node(scene.to).calls_of(word);
     let held = lock.lock().unwrap();

@@ -32,7 +32,7 @@ const KINDS: &[Row] = &[
     ("token", |client, name| taken(&client.get_token_lock(name))),
     ("token by transaction", |client, name| {
         let by = lockson::ReleaseBy::Transaction;
-        taken(&client.get_token_lock_with(name, TokenOptions::new().release_by(by)).with_lease(SOON))
+        taken(&client.get_token_lock_with(name, TokenOptions::new().with_release_by(by)).with_lease(SOON))
     }),
     ("group", |client, name| taken(&client.get_group_lock(name, ["a", "b"]))),
     ("multi", |client, name| taken(&Lock::multi([1, 2, 3].map(|n| client.get_lock(format!("{name}:{n}")))))),
