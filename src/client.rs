@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{ClientBuilder, Config};
 use crate::conn::{
@@ -11,6 +12,7 @@ use crate::doctor::Finding;
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::inspection::Inspection;
 use crate::kinds::{Backoff, Fair, Fenced, Group, Kind, Plain, Spin, TokenLock, TokenOptions};
 use crate::latch::CountDownLatch;
 use crate::listing::{HeldLock, LockWaiter};
@@ -18,6 +20,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
+use crate::script::inspection::inspect;
 use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -399,8 +402,59 @@ impl Client {
         self.handle.begin()?.examine()
     }
 
-    /// Returns the uuid at the start of the owner ids of this client, and at the end of the names that `CLIENT LIST`
-    /// shows for its connections. The id of an expiring permit begins with the first 16 digits of the uuid.
+    /// Asks Redis what it knows of this name: who holds what is locked under it, on which host, for how long, and who
+    /// waits. Reads locks of all kinds and of Redisson, from any client.
+    ///
+    /// Changes nothing and runs no script. The questions follow each other within some milliseconds, so a lock that
+    /// changes hands meanwhile may be shown in part before and in part after. The server tells all its connections
+    /// once for each inspection of a held lock.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let found = client.inspect("orders:42")?;
+    /// if let Some(process) = found.holders().first().and_then(|holder| holder.client()) {
+    ///     println!("held on {:?} by process {:?}", process.host(), process.process_id());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an impossible name; `OtherKind` for a key that is no lock; refusals and outages of the server. A
+    /// command that the user may not run is no error: [`Inspection::without_rights`] lists it.
+    pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
+        let skew = Duration::from_millis(self.handle.peer_clock_skew_ms());
+        self.handle.ask("lock", &self.handle.name(name.as_ref()), |engine, name| {
+            engine.sender.of_lock(name, engine.sender.ask(&inspect(name, skew)))
+        })
+    }
+
+    /// Lists at most `limit` names that begin with `prefix` and certainly belong to a lock that is held, in order, from
+    /// all servers. The prefix follows that of the client; names are returned with both.
+    ///
+    /// A free lock stores nothing. Semaphores and latches are not listed, because a number shows no lock; nor are
+    /// expiring permits while none is taken, and token locks with a [`value`](crate::TokenOptions::value) of their own
+    /// form. `SCAN` walks all keys of a server, in steps that block no other client; a lock that is taken, given back
+    /// or moved meanwhile may be missing.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for name in client.scan("orders:", 1_000)? {
+    ///     println!("{name}: {} hold it", client.inspect(&name)?.holder_count());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refusals and outages of any server, also for a user without `+scan`, `+type`, `+hrandfield` and `+getrange`;
+    /// `Closed` on a closed client.
+    pub fn scan(&self, prefix: impl AsRef<str>, limit: usize) -> Result<Vec<String>> {
+        self.handle.begin()?.scan(prefix.as_ref(), limit)
+    }
+
+    /// Returns the uuid at the start of the owner ids of this client, and in the names that `CLIENT LIST` shows for
+    /// its connections. The id of an expiring permit begins with the first 16 digits of the uuid.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -463,8 +517,8 @@ impl ClientBuilder {
     pub fn connect_lazily(self) -> Result<Client> {
         let Self { url, config } = self;
         let (config, owners) = (config.checked()?, Owners::new());
-        // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its host.
-        let shown = format!("{}:{}", config.client_name, owners.client());
+        // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its process.
+        let shown = owners.connection_name(&config.client_name);
         let target = Target::parse(&url.0)?;
         #[cfg(feature = "credentials")]
         config.check_credentials(&target)?;

@@ -280,8 +280,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the name that `CLIENT LIST` shows for the connections of the client, followed by a colon and the
-    /// [id](crate::Client::id) of the client: 1 to 64 printable ASCII characters without spaces. Defaults to
+    /// Sets the name that `CLIENT LIST` shows for the connections of the client, followed by the
+    /// [id](crate::Client::id) of the client, the host and the id of the process, with colons between: 1 to 64 printable ASCII characters without spaces. Defaults to
     /// `lockson`.
     ///
     /// ```

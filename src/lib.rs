@@ -122,6 +122,7 @@ mod error;
 mod event;
 mod guard;
 mod hold;
+mod inspection;
 mod kinds;
 mod latch;
 mod listing;
@@ -155,6 +156,7 @@ pub use event::{
 };
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;
+pub use inspection::{ClientConnection, InspectedHolder, InspectedWaiter, Inspection};
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReleaseBy, TokenOptions};
 pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};

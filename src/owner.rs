@@ -61,6 +61,16 @@ impl Owners {
         &self.client
     }
 
+    /// The name of the client's connections: this one, the id, the host and the process.
+    pub(crate) fn connection_name(&self, client_name: &str) -> String {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        // A name of a connection has no spaces, and its parts are told apart by colons.
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
+        let host: String = host.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).take(64).collect();
+        format!("{client_name}:{}:{host}:{}", self.client, std::process::id())
+    }
+
     /// Draws an owner that was never used before.
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
         let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
@@ -68,6 +78,11 @@ impl Owners {
         let owner = [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)].concat();
         (HoldNumber(hold), OwnerId(owner.into()))
     }
+}
+
+/// Whether this is the id of a client in the form that this library and Redisson write.
+pub(crate) fn is_client_id(text: &str) -> bool {
+    text.len() == 36 && Uuid::try_parse(text).is_ok()
 }
 
 /// Numbers the holds of one client.

@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod bundle;
 mod call;
 pub(crate) mod examination;
+pub(crate) mod inspection;
 pub(crate) mod look;
 pub(crate) mod once;
 pub(crate) mod query;

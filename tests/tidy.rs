@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["error", "owner", "sync", "token"],
     &["durability", "name", "time", "tls"],
     &["bell", "credentials", "listing", "transport"],
-    &["cancel", "event"],
+    &["cancel", "event", "inspection"],
     &["conn", "script"],
     &["doctor", "kinds", "state"],
     &["config"],

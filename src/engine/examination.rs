@@ -1,14 +1,17 @@
 //! Examines the servers of a client.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::conn::Server;
 use crate::doctor::{Client, Finding, findings};
+use crate::engine::caller::closed;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::error::Result;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{Examination, examine};
+use crate::script::inspection::scan;
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -16,11 +19,7 @@ impl Engine {
     /// Examines each server within one command time-out. Fails if no server answers.
     pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
         let (mut all, mut failures) = (vec![], vec![]);
-        // A client that was opened lazily does not know the members of a cluster so far.
-        if self.sender.topology.has_slots() {
-            let _ = self.sender.greet();
-        }
-        let servers = self.sender.topology.servers();
+        let servers = self.servers();
         for server in &servers {
             let label = server.label();
             match self.examine_one(server) {
@@ -43,6 +42,37 @@ impl Engine {
             Some(error) if failures.len() + 1 == servers.len() => Err(error),
             _ => Ok(all),
         }
+    }
+
+    /// Lists at most `limit` names of held locks that begin with this. Each page of a scan has one command time-out.
+    pub(crate) fn scan(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        let prefix = format!("{}{prefix}", self.config.name_prefix);
+        let mut names = BTreeSet::new();
+        for server in self.servers() {
+            let (mut connection, mut cursor) = (server.connection(), "0".to_owned());
+            while names.len() < limit {
+                if self.life.is_closed() {
+                    return Err(closed());
+                }
+                let deadline = Instant::now().after(self.config.command_timeout);
+                let page = connection.round_trips(deadline, |send| scan(send, &cursor, &prefix));
+                let (next, found) = page.map_err(Fault::into_error)?;
+                names.extend(found);
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        Ok(names.into_iter().take(limit).collect())
+    }
+
+    fn servers(&self) -> Vec<Arc<Server>> {
+        // A client that was opened lazily does not know the members of a cluster so far.
+        if self.sender.topology.has_slots() {
+            let _ = self.sender.greet();
+        }
+        self.sender.topology.servers()
     }
 
     fn examine_one(&self, server: &Arc<Server>) -> Result<Examination> {

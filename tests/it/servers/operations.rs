@@ -109,6 +109,7 @@ fn shape(word: &str) -> String {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let (mark, length) = match owner_length(rest) {
+            Some(_) if is_process(rest) => ("<process>", rest.len()),
             Some(length) => ("<owner>", length),
             None if is_permit(rest) => ("<permit>", 32),
             None if first.is_ascii_digit() => ("9", rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())),
@@ -118,6 +119,12 @@ fn shape(word: &str) -> String {
         rest = &rest[length..];
     }
     shape
+}
+
+/// Whether the text is the id of a client with its host and process, as connections are named.
+fn is_process(text: &str) -> bool {
+    let place = text.get(36..).and_then(|rest| rest.strip_prefix(':')?.split_once(':'));
+    place.is_some_and(|(_, process)| !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether the text begins with the id of a permit.
@@ -170,6 +177,7 @@ fn page() -> String {
 fn shapes_forget_owners_and_numbers_and_nothing_else() {
     let owner = "d57e342e-f1e6-4b24-b3b6-7551a58aea46:7.19";
     assert_eq!(shape(&format!("\"{owner}:write\"")), "\"<owner>:write\"");
+    assert_eq!(shape("name=a:d57e342e-f1e6-4b24-b3b6-7551a58aea46:1.host:4"), "name=a:<process>");
     assert_eq!(shape("{orders:42}"), "{orders:9}");
     assert_ne!(shape("(nil)"), shape("(integer)"));
     assert_eq!(words_of("EVAL \"return 'a b'\" 0 'c d' {e}"), ["EVAL", "return 'a b'", "0", "c d", "{e}"]);

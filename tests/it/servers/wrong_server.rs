@@ -173,10 +173,12 @@ fn an_owner_leads_to_the_connections_of_its_client() {
     let guard = ours.get_lock("job").lock().unwrap();
     let (owner, _) = fields(&server, "job").remove(0);
     let id = owner.split(':').next().unwrap();
-    let wanted = format!("orders:{id}");
+    let start = format!("orders:{id}:");
     assert_eq!(server.clients_named("orders:"), 2);
-    let found: Vec<_> = server.clients().into_iter().filter(|client| client["name"] == wanted).collect();
+    let found: Vec<_> = server.clients().into_iter().filter(|client| client["name"].starts_with(&start)).collect();
     assert_eq!(found.len(), 1);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    assert_eq!(found[0]["name"], format!("{start}{host}:{}", std::process::id()));
     assert!(found[0]["addr"].starts_with("127.0.0.1:"));
     assert_eq!(id, ours.id());
     guard.unlock().unwrap();
