@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::config::{ClientBuilder, Config};
 use crate::conn::{
@@ -20,7 +19,6 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
-use crate::script::inspection::inspect;
 use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -406,8 +404,8 @@ impl Client {
     /// waits. Reads locks of all kinds and of Redisson, from any client.
     ///
     /// Changes nothing and runs no script. The questions follow each other within some milliseconds, so a lock that
-    /// changes hands meanwhile may be shown in part before and in part after. The server tells all its connections
-    /// once for each inspection of a held lock.
+    /// changes hands meanwhile may be shown in part before and in part after. For a held lock,
+    /// one more connection asks the server for the list of all its connections.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -423,14 +421,12 @@ impl Client {
     /// `BadInput` for an impossible name; `OtherKind` for a key that is no lock; refusals and outages of the server. A
     /// command that the user may not run is no error: [`Inspection::without_rights`] lists it.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
-        let skew = Duration::from_millis(self.handle.peer_clock_skew_ms());
-        self.handle.ask("lock", &self.handle.name(name.as_ref()), |engine, name| {
-            engine.sender.of_lock(name, engine.sender.ask(&inspect(name, skew)))
-        })
+        self.handle.ask("lock", &self.handle.name(name.as_ref()), |engine, name| engine.inspect(name))
     }
 
     /// Lists at most `limit` names that begin with `prefix` and certainly belong to a lock that is held, in order, from
-    /// all servers. The prefix follows that of the client; names are returned with both.
+    /// all servers. The prefix follows that of the client; names are returned with both, and
+    /// are the keys in Redis.
     ///
     /// A free lock stores nothing. Semaphores and latches are not listed, because a number shows no lock; nor are
     /// expiring permits while none is taken, and token locks with a [`value`](crate::TokenOptions::value) of their own
@@ -440,7 +436,7 @@ impl Client {
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// for name in client.scan("orders:", 1_000)? {
-    ///     println!("{name}: {} hold it", client.inspect(&name)?.holder_count());
+    ///     println!("{name}: {} hold it", client.inspect(&name)?.holder_count()); // without a prefix of the client
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```

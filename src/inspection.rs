@@ -50,13 +50,14 @@ record! {
         available: Option<i64> => [Option<i64>],
         /// Returns the text of the candidate that leads.
         leader: Option<String> => [Option<&str>],
-        /// Returns the commands that the user may not run, as an ACL writes them; their part is missing.
+        /// Returns the commands that the user may not run, as an ACL writes them, and the keys that the user may not
+        /// read, with `~` in front. Their part is missing.
         without_rights: Vec<String> => [&[String]],
     }
 }
 
 record! {
-    /// A holder of an [`Inspection`].
+    /// A holder of what was inspected; see [`Inspection`].
     #[derive(PartialEq, Eq)]
     InspectedHolder {
         /// Returns the owner id as stored: of a token lock its value, of a permit its id as
@@ -78,7 +79,7 @@ record! {
 }
 
 record! {
-    /// A waiter in the queue of a fair lock, of an [`Inspection`].
+    /// A waiter in the queue of a fair lock; see [`Inspection`].
     #[derive(PartialEq, Eq)]
     InspectedWaiter {
         /// Returns the owner id of the future hold.
@@ -89,7 +90,7 @@ record! {
 }
 
 record! {
-    /// A connection of a client, as `CLIENT LIST` shows it.
+    /// A connection of a client, as `CLIENT LIST` shows it; see [`Inspection`].
     #[derive(PartialEq, Eq)]
     ClientConnection {
         /// Returns the address of the client as the server sees it.

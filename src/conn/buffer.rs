@@ -21,6 +21,10 @@ impl Buffer {
         Self { bytes: vec![], start: 0, end: 0, largest }
     }
 
+    pub(super) fn accept(&mut self, largest: Largest) {
+        self.largest = largest;
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }

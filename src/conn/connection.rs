@@ -57,6 +57,11 @@ impl Connection {
         }
     }
 
+    /// Accepts replies as long as a list of all connections of a server.
+    pub(super) fn accept_long_replies(&mut self) {
+        self.buffer.accept(Largest::LONG);
+    }
+
     /// Sends one request, after an `ASKING` in the same write where it `asks`, and waits for the whole reply. After a
     /// fault other than a refusal the connection must be dropped, because late replies may still arrive.
     pub(super) fn request<T>(

@@ -235,7 +235,7 @@ impl Dialer {
             let secured = socket.secure(session, sooner(deadline, self.longest_silence));
             secured.map_err(|error| not_sent(trouble::failed(&self.label, Moment::Handshake, error, limit)))?;
         }
-        let largest = if purpose == Purpose::Map { Largest::MAP } else { Largest::REPLY };
+        let largest = if purpose == Purpose::Map { Largest::LONG } else { Largest::REPLY };
         let mut connection = Box::new(Connection::new(socket, Arc::clone(&self.label), largest));
         connection.asked_start = self.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());

@@ -9,12 +9,14 @@ use redis::Value;
 pub(super) struct Largest {
     bytes: usize,
     elements: usize,
+    text: usize,
 }
 
 impl Largest {
-    pub(super) const REPLY: Self = Self { bytes: 1024 * 1024, elements: 16 * 1024 };
-    /// Every slot of a cluster may be a range of its own, with a master and several replicas.
-    pub(super) const MAP: Self = Self { bytes: 16 * 1024 * 1024, elements: 1024 * 1024 };
+    pub(super) const REPLY: Self = Self { bytes: 1024 * 1024, elements: 16 * 1024, text: LONGEST_TEXT };
+    /// Every slot of a cluster may be a range of its own, with a master and several replicas; one text lists all
+    /// connections of a server.
+    pub(super) const LONG: Self = Self { bytes: 16 * 1024 * 1024, elements: 1024 * 1024, text: 16 * 1024 * 1024 };
 }
 
 /// Reads the reply at the start of `bytes`. Returns the value and its length; `None` while the reply is incomplete.
@@ -57,7 +59,7 @@ impl<'a> Reader<'a> {
             b':' => return Ok(Value::Int(number(digits).ok_or(Garbled("a number that is none"))?)),
             b'+' | b'-' | b'_' | b',' | b'#' | b'(' => {}
             b'$' | b'=' | b'!' => {
-                let Some(size) = size(digits, LONGEST_TEXT, marker == b'$')? else { return Ok(Value::Nil) };
+                let Some(size) = size(digits, self.largest.text, marker == b'$')? else { return Ok(Value::Nil) };
                 let text = self.text(size)?;
                 if marker == b'$' {
                     return Ok(Value::BulkString(text.to_vec()));

@@ -9,9 +9,10 @@ use crate::engine::caller::closed;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::error::Result;
+use crate::inspection::Inspection;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{Examination, examine};
-use crate::script::inspection::scan;
+use crate::script::inspection::{find_connections, inspect, scan};
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -44,12 +45,25 @@ impl Engine {
         }
     }
 
+    /// Asks what Redis knows of a name. The connections of holders and waiters are a long list.
+    pub(crate) fn inspect(&self, name: &LockName) -> Result<Inspection> {
+        let answer = self.sender.ask(&inspect(name, self.config.peer_clock_skew));
+        let mut found = self.sender.of_lock(name, answer)?;
+        if !found.holders.is_empty() || !found.waiters.is_empty() {
+            let deadline = Instant::now().after(self.config.command_timeout);
+            let mut connection = self.sender.server(name).connection().for_long_replies();
+            let asked = connection.round_trips(deadline, |send| find_connections(send, &mut found));
+            asked.map_err(Fault::into_error)?;
+        }
+        Ok(found)
+    }
+
     /// Lists at most `limit` names of held locks that begin with this. Each page of a scan has one command time-out.
     pub(crate) fn scan(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let prefix = format!("{}{prefix}", self.config.name_prefix);
         let mut names = BTreeSet::new();
         for server in self.servers() {
-            let (mut connection, mut cursor) = (server.connection(), "0".to_owned());
+            let (mut connection, mut cursor) = (server.connection().for_long_replies(), "0".to_owned());
             while names.len() < limit {
                 if self.life.is_closed() {
                     return Err(closed());

@@ -141,6 +141,11 @@ impl Refusal {
         }
     }
 
+    /// Whether the user may not run the command, whatever the key.
+    pub(crate) fn is_of_right_to_run(&self) -> bool {
+        self.word == "NOPERM" && self.text.contains(" run the ")
+    }
+
     /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
         matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")

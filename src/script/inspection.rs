@@ -1,19 +1,25 @@
-//! What Redis knows of one name, and the names of locks on a server: plain commands that change nothing.
+//! What Redis knows of one name: plain commands that change nothing.
 
-use std::collections::{BTreeMap, HashMap};
+mod connections;
+mod scan;
+
+pub(crate) use connections::find_connections;
+pub(crate) use scan::scan;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::{Arg, Cmd, Value};
 
 use super::answer::{IfLock, NotALock};
 use super::query::is_owner;
-use super::reply::{self, int, known, list, text};
+use super::reply::{int, known, list, text};
 use super::{Call, Pipeline, command};
 use crate::error::{Refusal, Stop};
-use crate::inspection::{ClientConnection, InspectedHolder, InspectedWaiter, Inspection};
+use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
 use crate::listing::LockKind;
-use crate::name::{GivenName, LockName};
-use crate::owner::{OwnerId, is_client_id};
+use crate::name::LockName;
+use crate::owner::OwnerId;
 use crate::token::FencingToken;
 use crate::transport::PubSub;
 
@@ -21,12 +27,11 @@ use crate::transport::PubSub;
 /// clients, which judge the deadlines of a group by their own.
 pub(crate) fn inspect(name: &LockName, skew: Duration) -> Call<IfLock<Inspection>> {
     let name = name.clone();
-    // Told as a call that publishes, because the answer depends on the kind of pub/sub.
-    let call = Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
-        let mut found = Inspector { send, name: &name, skew, pub_sub, found: nothing(&name) };
-        Ok(if found.run()? { Ok(found.found) } else { Err(NotALock) })
-    });
-    call.following_its_key()
+    // Told as a call that publishes, because the question depends on the kind of pub/sub.
+    Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
+        let mut inspector = Inspector { send, name: &name, skew, pub_sub, found: nothing(&name) };
+        Ok(if inspector.run()? { Ok(inspector.found) } else { Err(NotALock) })
+    })
 }
 
 /// An inspection under way.
@@ -92,29 +97,25 @@ impl Inspector<'_, '_> {
                 _ => {}
             }
         }
-        self.people(waiters)?;
+        if !waiters.is_empty() {
+            let channel = name.channel();
+            let subscribers = self.subscribers(waiters.iter().map(|owner| format!("{channel}:{owner}")).collect());
+            self.found.waiting_clients += self.ask_one(subscribers)?.as_ref().map_or(0, count_of);
+        }
+        self.found.waiters = waiters.into_iter().map(|owner| InspectedWaiter { owner, client: None }).collect();
         Ok(true)
     }
 
-    /// Sends commands. A reply is `None` where the user may not run the command, or the key has another type.
+    /// Sends commands. A reply is `None` where the user may not run the command, or the key has another type. While
+    /// the slot moves, the lock decides where all is asked; a key beside the lock that is not there counts as none.
     fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Option<Value>>, Stop> {
         let mut all = vec![];
         for commands in commands.chunks(MOST_AT_ONCE) {
             for (command, reply) in commands.iter().zip((self.send)(commands)?) {
+                let is_beside = key_of(command) != self.name.key();
                 all.push(match reply {
-                    Value::ServerError(error) => {
-                        let refusal = Refusal::new(&error);
-                        if refusal.lacks_command() {
-                            let right = right_of(command);
-                            if !self.found.without_rights.contains(&right) {
-                                self.found.without_rights.push(right);
-                            }
-                        } else if refusal.word() != WRONG_TYPE {
-                            return Err(Stop::Refused(refusal));
-                        }
-                        None
-                    }
-                    reply => Some(reply),
+                    Value::ServerError(error) if error.code() == "ASK" && is_beside => None,
+                    reply => told(reply, command, &mut self.found.without_rights)?,
                 });
             }
         }
@@ -153,16 +154,26 @@ impl Inspector<'_, '_> {
 
     fn hash(&mut self, now: Option<Duration>) -> Result<bool, Stop> {
         let key = self.name.key();
-        let replies = self.ask(&[command("HLEN", key), command("HMGET", (key, "mode"))])?;
-        let length = replies[0].as_ref().and_then(number);
-        let mode = replies[1].as_ref().and_then(list).and_then(|values| text(values.first()?));
+        // Some fields without their values: those of other data may be large.
+        let replies =
+            self.ask(&[command("HLEN", key), command("HMGET", (key, "mode")), command("HRANDFIELD", (key, SAMPLE))])?;
+        let [length, mode, sample] = &replies[..] else { return Err(Stop::NoReply) };
+        let sample = sample.as_ref().and_then(list).unwrap_or_default();
+        if sample.iter().filter_map(text).any(|field| field != "mode" && !is_owner(&field) && !is_value(&field)) {
+            return Ok(false);
+        }
         let (fields, is_whole) = self.fields()?;
-        let length = length.filter(|_| !is_whole).unwrap_or(fields.len() as u64);
+        let length = length.as_ref().and_then(number).filter(|_| !is_whole).unwrap_or(fields.len() as u64);
+        let mode = mode.as_ref().and_then(list).and_then(|values| text(values.first()?));
+        let mode = mode.or_else(|| fields.get("mode").cloned());
         let is_of_group = |field: &String| of_group(field).is_some();
         if let Some(mode) = mode {
             self.sides(&mode, fields, length)
         } else if fields.keys().any(is_of_group) {
             self.group(fields, length, is_whole, now)
+        } else if fields.is_empty() && is_whole {
+            self.found.remaining = None; // given back meanwhile
+            Ok(true)
         } else if fields.len() > 1 || fields.keys().any(|field| !is_owner(field)) {
             Ok(false)
         } else {
@@ -262,7 +273,6 @@ impl Inspector<'_, '_> {
 
     /// The permits that are taken, and those that are free or have expired.
     fn permits(&mut self, taken: &str, now: Option<Duration>) -> Result<(), Stop> {
-        let is_counted = self.found.kind.is_some();
         self.found.kind = Some(LockKind::Permit);
         let after = now.map_or_else(|| "-inf".to_owned(), |now| format!("({}", now.as_millis()));
         let replies = self.ask(&[
@@ -288,35 +298,13 @@ impl Inspector<'_, '_> {
         }
         // Without a counter there is no semaphore to which expired permits could return.
         let expired = all.zip(count).map_or(0, |(all, count)| all - count);
-        self.found.available = if is_counted { self.found.available.map(|free| free + expired) } else { Some(0) };
+        self.found.available = self.found.available.map(|free| free + expired);
         Ok(())
     }
 
     fn hold(&mut self, holder: InspectedHolder) {
         self.found.holders.push(holder);
         self.found.holder_count += 1;
-    }
-
-    /// Finds the connections of holders and waiters, and how many waiters listen on channels of their own.
-    fn people(&mut self, waiters: Vec<String>) -> Result<(), Stop> {
-        if !waiters.is_empty() {
-            let channel = self.name.channel();
-            let channels = waiters.iter().map(|owner| format!("{channel}:{owner}")).collect();
-            let subscribers = self.subscribers(channels);
-            self.found.waiting_clients += self.ask_one(subscribers)?.as_ref().map_or(0, count_of);
-        }
-        if waiters.is_empty() && self.found.holders.is_empty() {
-            return Ok(());
-        }
-        let reply = self.ask_one(command("CLIENT", "LIST"))?;
-        let clients = reply.as_ref().and_then(text).map(|lines| connections(&lines)).unwrap_or_default();
-        let client_of = |owner: &str| clients.get(&first_digits(owner)?).cloned();
-        for holder in &mut self.found.holders {
-            holder.client = client_of(&holder.owner);
-        }
-        let waiter = |owner: String| InspectedWaiter { client: client_of(&owner), owner };
-        self.found.waiters = waiters.into_iter().map(waiter).collect();
-        Ok(())
     }
 }
 
@@ -340,36 +328,39 @@ fn holder(owner: String, hold_count: u64) -> InspectedHolder {
     InspectedHolder { owner, hold_count, side: None, value: None, remaining: None, client: None }
 }
 
-/// The command as an ACL writes it.
-fn right_of(command: &Cmd) -> String {
-    let words = command.args_iter().filter_map(|word| match word {
-        Arg::Simple(word) => Some(String::from_utf8_lossy(word).to_ascii_lowercase()),
-        _ => None,
-    });
-    let words: Vec<String> = words.take(2).collect();
-    let has_subcommands = matches!(words[0].as_str(), "client" | "pubsub");
-    words[..if has_subcommands { 2 } else { 1 }].join("|")
+/// The reply to a command; `None` where the key has another type, or the user lacks a right, which is listed.
+fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result<Option<Value>, Stop> {
+    let Value::ServerError(error) = reply else { return Ok(Some(reply)) };
+    let refusal = Refusal::new(&error);
+    if refusal.lacks_command() {
+        let (word, key) = (
+            String::from_utf8_lossy(word_of(command, 0)).to_ascii_lowercase(),
+            String::from_utf8_lossy(key_of(command)),
+        );
+        let right = match word.as_str() {
+            "client" | "pubsub" => format!("{word}|{}", key.to_ascii_lowercase()),
+            _ if refusal.word() == "NOPERM" && !refusal.is_of_right_to_run() => format!("~{key}"),
+            _ => word,
+        };
+        if !without_rights.contains(&right) {
+            without_rights.push(right);
+        }
+    } else if refusal.word() != WRONG_TYPE {
+        return Err(Stop::Refused(refusal));
+    }
+    Ok(None)
 }
 
-/// The connections of clients of this library in a `CLIENT LIST`, by the first digits of the client's id.
-fn connections(lines: &str) -> HashMap<String, ClientConnection> {
-    let connection = |line: &str| {
-        let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name));
-        let (name, address) = (field("name=")?, field("addr=")?);
-        let parts: Vec<&str> = name.split(':').collect();
-        let id = parts.iter().rposition(|part| is_client_id(part))?;
-        let host = parts.get(id + 1).filter(|host| !host.is_empty()).map(|host| (*host).to_owned());
-        let process_id = parts.get(id + 2).and_then(|id| id.parse().ok());
-        let connection = ClientConnection { address: address.to_owned(), name: name.to_owned(), host, process_id };
-        Some((first_digits(parts[id])?, connection))
-    };
-    lines.lines().filter_map(connection).collect()
+/// The word behind the command: its key, or a subcommand.
+fn key_of(command: &Cmd) -> &[u8] {
+    word_of(command, 1)
 }
 
-/// The digits of a client's id with which its owners and the ids of its permits begin.
-fn first_digits(owner: &str) -> Option<String> {
-    let digits: String = owner.chars().filter(|letter| *letter != '-').take(DIGITS_OF_A_CLIENT).collect();
-    (digits.len() == DIGITS_OF_A_CLIENT && digits.bytes().all(|digit| digit.is_ascii_hexdigit())).then_some(digits)
+fn word_of(command: &Cmd, at: usize) -> &[u8] {
+    match command.args_iter().nth(at) {
+        Some(Arg::Simple(word)) => word,
+        _ => &[],
+    }
 }
 
 /// The field of a group's deadline or hold count without its ending.
@@ -423,111 +414,6 @@ fn page_of(reply: &Value) -> Option<(String, &[Value])> {
     Some((text(cursor)?, list(values)?))
 }
 
-/// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names that
-/// are certainly those of locks.
-pub(crate) fn scan(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<String>), Stop> {
-    let reply = send(&[command("SCAN", (cursor, "MATCH", pattern(prefix), "COUNT", MOST_AT_ONCE))])?.pop();
-    let reply = known(reply)?;
-    refused(&reply).map_or(Ok(()), Err)?;
-    let (next, keys) = known(page_of(&reply))?;
-    let names = keys.iter().filter_map(|key| match key {
-        Value::BulkString(key) => GivenName::new(String::from_utf8(key.clone()).ok()?.into()).checked().cloned().ok(),
-        _ => None,
-    });
-    let names: Vec<LockName> = names.collect();
-    let types = ask_each(send, names.iter().map(|name| command("TYPE", name.key())).collect())?;
-    let (mut asked, mut questions) = (vec![], vec![]);
-    for (name, kind) in names.iter().zip(types) {
-        match kind.as_ref().and_then(text).as_deref() {
-            Some("hash") => questions.push(command("HRANDFIELD", (name.key(), SAMPLE))),
-            Some("string") => {
-                questions.push(command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)));
-                questions.push(command("TYPE", name.taken_permits()));
-                asked.push((name, true));
-                continue;
-            }
-            _ => continue,
-        }
-        asked.push((name, false));
-    }
-    let mut replies = ask_each(send, questions)?.into_iter();
-    let mut found = vec![];
-    for (name, is_string) in asked {
-        let reply = replies.next().flatten();
-        let is_lock = if is_string {
-            let value = reply.as_ref().and_then(text).unwrap_or_default();
-            let companion = replies.next().flatten().as_ref().and_then(text);
-            is_own(&value) || value.parse::<i64>().is_ok() && companion.as_deref() == Some("zset")
-        } else {
-            reply
-                .as_ref()
-                .and_then(list)
-                .is_some_and(|fields| is_hash_of_lock(&fields.iter().filter_map(text).collect::<Vec<_>>()))
-        };
-        if is_lock {
-            found.push(name.to_string());
-        }
-    }
-    Ok((next, found))
-}
-
-/// Asks about keys that may be gone by now, or on another server, or out of the user's reach: their replies are `None`.
-fn ask_each(send: &mut Pipeline<'_>, questions: Vec<Cmd>) -> Result<Vec<Option<Value>>, Stop> {
-    if questions.is_empty() {
-        return Ok(vec![]);
-    }
-    let reply = |reply: Value| match refused(&reply) {
-        Some(Stop::Refused(refusal))
-            if refusal.word() == WRONG_TYPE
-                || refusal.is_of_routing()
-                || refusal.word() == "NOPERM" && !refusal.to_string().contains(" run the ") =>
-        {
-            Ok(None)
-        }
-        Some(stop) => Err(stop),
-        None => Ok(Some(reply)),
-    };
-    send(&questions)?.into_iter().map(reply).collect()
-}
-
-fn refused(reply: &Value) -> Option<Stop> {
-    match reply {
-        Value::ServerError(error) => Some(reply::refused(error)),
-        _ => None,
-    }
-}
-
-/// The pattern of all keys with this beginning.
-fn pattern(prefix: &str) -> String {
-    let mut pattern = String::with_capacity(prefix.len() + 1);
-    for letter in prefix.chars() {
-        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
-            pattern.push('\\');
-        }
-        pattern.push(letter);
-    }
-    pattern + "*"
-}
-
-/// Whether these random fields, all of a small hash, can only be those of a lock.
-fn is_hash_of_lock(fields: &[String]) -> bool {
-    let is_part = |field: &String| {
-        of_group(field).and_then(|field| field.split_once(':')).is_some_and(|(_, owner)| is_own(owner))
-    };
-    if fields.iter().any(is_part) {
-        return true;
-    }
-    let (mode, owners): (Vec<&String>, Vec<&String>) = fields.iter().partition(|field| *field == "mode");
-    let are_owners = owners.iter().all(|field| is_own(field.strip_suffix(":write").unwrap_or(field)));
-    are_owners && (owners.len() == 1 || !owners.is_empty() && !mode.is_empty() || owners.len() == SAMPLE)
-}
-
-/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number.
-fn is_own(owner: &str) -> bool {
-    let is_number = |number: &str| number.parse::<f64>().is_ok();
-    owner.split_once(':').is_some_and(|(client, number)| is_client_id(client) && is_number(number))
-}
-
 /// The most holders and waiters that are listed, and the fields or keys in one page of a scan.
 const MOST: usize = 1_000;
 /// A value of a group has three fields.
@@ -541,56 +427,8 @@ const SAMPLE: usize = 16;
 const LONGEST_NUMBER: usize = 32;
 /// The longest value of a token lock that is shown.
 const LONGEST_VALUE: usize = 4 * 1024;
-/// An owner id fits.
-const LONGEST_SAMPLE: usize = 128;
 /// A field of a group without padding.
 const SHORTEST_VALUE: usize = 22;
 const GROUP_ENDS: [&str; 2] = [":expire_time", ":lock_count"];
-const DIGITS_OF_A_CLIENT: usize = 16;
 const NEVER_MS: f64 = 922_337_203_685_477.0;
 const WRONG_TYPE: &str = "WRONGTYPE";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_is_found_by_the_name_it_carries() {
-        let id = "d57e342e-f1e6-4b24-b3b6-7551a58aea46";
-        let of = |name: &str| {
-            connections(&format!("id=3 addr=10.0.0.7:51584 name={name} flags=N\n")).remove("d57e342ef1e64b24")
-        };
-        let found = of(&format!("a:b:{id}:host-7:4711")).unwrap();
-        assert_eq!((found.address(), found.host(), found.process_id()), ("10.0.0.7:51584", Some("host-7"), Some(4711)));
-        let older = of(&format!("lockson:{id}")).unwrap();
-        assert_eq!((older.host(), older.process_id()), (None, None));
-        assert_eq!(of("lockson"), None);
-        assert_eq!(first_digits(&format!("{id}:7.19")), first_digits("d57e342ef1e64b240000000000130000"));
-        assert_eq!(first_digits("billing/1"), None);
-    }
-
-    #[test]
-    fn a_prefix_is_taken_by_its_letters() {
-        assert_eq!(pattern("a*[b]?\\:{"), "a\\*\\[b\\]\\?\\\\:{*");
-    }
-
-    #[test]
-    fn a_scan_lists_what_can_only_be_a_lock() {
-        let id = "d57e342e-f1e6-4b24-b3b6-7551a58aea46";
-        let check = |fields: &[&str], wanted| {
-            let fields: Vec<String> = fields.iter().map(|field| field.replace("ID", id)).collect();
-            assert_eq!(is_hash_of_lock(&fields), wanted, "{fields:?}");
-        };
-        check(&["ID:1"], true);
-        check(&["ID:1.2"], true);
-        check(&["mode", "ID:1", "ID:2.7:write"], true);
-        check(&["DqvoYruF5eyLDrILcprmBw", "DqvoYruF5eyLDrILcprmBw:ID:1.2:lock_count"], true);
-        check(&["ID:1", "ID:2"], false);
-        check(&["mode"], false);
-        check(&["mode", "user:1"], false);
-        check(&["user:1"], false);
-        check(&["ID:x"], false);
-        check(&["total:lock_count"], false);
-        check(&[], false);
-    }
-}

@@ -3,6 +3,7 @@
 pub(crate) mod fair;
 mod fenced;
 mod group;
+mod inspection;
 mod latch;
 mod leader;
 mod multi;

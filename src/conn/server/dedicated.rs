@@ -21,11 +21,17 @@ pub(crate) struct DedicatedConnection {
     connection: Option<Box<Connection>>,
     /// The number of connections opened here so far.
     generation: u64,
+    accepts_long_replies: bool,
 }
 
 impl DedicatedConnection {
     pub(super) fn to(server: Arc<Server>) -> Self {
-        Self { server, connection: None, generation: 0 }
+        Self { server, connection: None, generation: 0, accepts_long_replies: false }
+    }
+
+    /// Accepts replies as long as a list of all connections of a server.
+    pub(crate) fn for_long_replies(self) -> Self {
+        Self { accepts_long_replies: true, ..self }
     }
 
     /// Sends one request and waits for the reply; see [`Server::request`].
@@ -123,7 +129,10 @@ impl DedicatedConnection {
         {
             return Ok(connection);
         }
-        let connection = self.server.dial(deadline)?;
+        let mut connection = self.server.dial(deadline)?;
+        if self.accepts_long_replies {
+            connection.accept_long_replies();
+        }
         self.generation += 1;
         Ok(connection)
     }

@@ -59,8 +59,7 @@ fn lacking(words: &[&'static str], replies: &[Value]) -> Vec<&'static str> {
         // A refusal for a key or a channel says nothing about the names of locks.
         Value::ServerError(error) => {
             let refusal = Refusal::new(error);
-            let text = refusal.to_string();
-            refusal.word() == "NOPERM" && text.contains(" run the ") || text.contains("unknown command")
+            refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command")
         }
         _ => false,
     };

@@ -1,0 +1,148 @@
+//! The names of locks on a server, page by page.
+
+use redis::{Cmd, Value};
+
+use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, of_group, page_of};
+use crate::error::Stop;
+use crate::name::{GivenName, LockName};
+use crate::owner::is_client_id;
+use crate::script::reply::{self, known, list, text};
+use crate::script::{Pipeline, command};
+
+/// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names that
+/// are certainly those of locks.
+pub(crate) fn scan(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<String>), Stop> {
+    let reply = send(&[command("SCAN", (cursor, "MATCH", pattern(prefix), "COUNT", MOST_AT_ONCE))])?.pop();
+    let reply = known(reply)?;
+    refused(&reply).map_or(Ok(()), Err)?;
+    let (next, keys) = known(page_of(&reply))?;
+    let names = keys.iter().filter_map(|key| match key {
+        Value::BulkString(key) => GivenName::new(String::from_utf8(key.clone()).ok()?.into()).checked().cloned().ok(),
+        _ => None,
+    });
+    let names: Vec<LockName> = names.collect();
+    let types = ask_each(send, names.iter().map(|name| command("TYPE", name.key())).collect())?;
+    let (mut asked, mut questions) = (vec![], vec![]);
+    for (name, kind) in names.iter().zip(types) {
+        match kind.as_ref().and_then(text).as_deref() {
+            Some("hash") => questions.push(command("HRANDFIELD", (name.key(), SAMPLE))),
+            Some("string") => {
+                questions.push(command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)));
+                questions.push(command("TYPE", name.taken_permits()));
+                asked.push((name, true));
+                continue;
+            }
+            _ => continue,
+        }
+        asked.push((name, false));
+    }
+    let mut replies = ask_each(send, questions)?.into_iter();
+    let mut found = vec![];
+    for (name, is_string) in asked {
+        let reply = replies.next().flatten();
+        let is_lock = if is_string {
+            let value = reply.as_ref().and_then(text).unwrap_or_default();
+            let companion = replies.next().flatten().as_ref().and_then(text);
+            is_own(&value) || value.parse::<i64>().is_ok() && companion.as_deref() == Some("zset")
+        } else {
+            reply
+                .as_ref()
+                .and_then(list)
+                .is_some_and(|fields| is_hash_of_lock(&fields.iter().filter_map(text).collect::<Vec<_>>()))
+        };
+        if is_lock {
+            found.push(name.to_string());
+        }
+    }
+    Ok((next, found))
+}
+
+/// Asks about keys that may be gone by now, or on another server, or out of the user's reach: their replies are `None`.
+fn ask_each(send: &mut Pipeline<'_>, questions: Vec<Cmd>) -> Result<Vec<Option<Value>>, Stop> {
+    if questions.is_empty() {
+        return Ok(vec![]);
+    }
+    let reply = |reply: Value| match refused(&reply) {
+        Some(Stop::Refused(refusal))
+            if refusal.word() == WRONG_TYPE
+                || refusal.is_of_routing()
+                || refusal.word() == "NOPERM" && !refusal.is_of_right_to_run() =>
+        {
+            Ok(None)
+        }
+        Some(stop) => Err(stop),
+        None => Ok(Some(reply)),
+    };
+    send(&questions)?.into_iter().map(reply).collect()
+}
+
+fn refused(reply: &Value) -> Option<Stop> {
+    match reply {
+        Value::ServerError(error) => Some(reply::refused(error)),
+        _ => None,
+    }
+}
+
+/// The pattern of all keys with this beginning.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for letter in prefix.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern + "*"
+}
+
+/// Whether these random fields, all of a small hash, can only be those of a lock.
+fn is_hash_of_lock(fields: &[String]) -> bool {
+    let is_part = |field: &String| {
+        of_group(field).and_then(|field| field.split_once(':')).is_some_and(|(_, owner)| is_own(owner))
+    };
+    if fields.iter().any(is_part) {
+        return true;
+    }
+    let (mode, owners): (Vec<&String>, Vec<&String>) = fields.iter().partition(|field| *field == "mode");
+    let are_owners = owners.iter().all(|field| is_own(field.strip_suffix(":write").unwrap_or(field)));
+    are_owners && (owners.len() == 1 || !owners.is_empty() && !mode.is_empty() || owners.len() == SAMPLE)
+}
+
+/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number.
+fn is_own(owner: &str) -> bool {
+    let is_number = |number: &str| number.parse::<f64>().is_ok();
+    owner.split_once(':').is_some_and(|(client, number)| is_client_id(client) && is_number(number))
+}
+
+/// An owner id fits.
+const LONGEST_SAMPLE: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_taken_by_its_letters() {
+        assert_eq!(pattern("a*[b]?\\:{"), "a\\*\\[b\\]\\?\\\\:{*");
+    }
+
+    #[test]
+    fn a_scan_lists_what_can_only_be_a_lock() {
+        let id = "d57e342e-f1e6-4b24-b3b6-7551a58aea46";
+        let check = |fields: &[&str], wanted| {
+            let fields: Vec<String> = fields.iter().map(|field| field.replace("ID", id)).collect();
+            assert_eq!(is_hash_of_lock(&fields), wanted, "{fields:?}");
+        };
+        check(&["ID:1"], true);
+        check(&["ID:1.2"], true);
+        check(&["mode", "ID:1", "ID:2.7:write"], true);
+        check(&["DqvoYruF5eyLDrILcprmBw", "DqvoYruF5eyLDrILcprmBw:ID:1.2:lock_count"], true);
+        check(&["ID:1", "ID:2"], false);
+        check(&["mode"], false);
+        check(&["mode", "user:1"], false);
+        check(&["user:1"], false);
+        check(&["ID:x"], false);
+        check(&["total:lock_count"], false);
+        check(&[], false);
+    }
+}
