@@ -20,6 +20,7 @@ use crate::hold::{Hold, Taken};
 use crate::kinds::Kind;
 use crate::listing::{LockKind, record};
 use crate::name::GivenName;
+use crate::owner::OwnerId;
 use crate::script::Side;
 use crate::time::Instant;
 use crate::token::FencingToken;
@@ -486,6 +487,32 @@ impl<T> Lock<T> {
     pub fn force_unlock(&self) -> Result<bool> {
         let (released, failures) = self.ask_each(SingleLock::force_unlock)?;
         Error::unless_enough(self.name(), (self.singles()?.len(), self.needed()), failures).map(|()| released > 0)
+    }
+
+    /// Releases the lock if this owner holds it, and wakes waiters; also removes a place of this owner in the queue of a
+    /// fair lock. A lock that another owner holds by now stays, so the request may be repeated.
+    ///
+    /// For an operator who knows from [`holder`](Self::holder) whose hold ends. The holder is told as after
+    /// [`force_unlock`](Self::force_unlock).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// if let Some(holder) = lock.holder()? {
+    ///     lock.force_unlock_owner(holder.owner())?;
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `BadInput` for an owner without a text; `Unsupported` for several locks; otherwise as `force_unlock`.
+    pub fn force_unlock_owner(&self, owner: impl AsRef<str>) -> Result<()> {
+        let one = self.only("force_unlock_owner")?;
+        match owner.as_ref() {
+            "" => self.meaningless("an owner has a text; take it from holder() or from Client::inspect"),
+            owner => one.force_unlock_owner(&OwnerId::encoded(owner)),
+        }
     }
 
     /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.

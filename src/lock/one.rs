@@ -7,7 +7,8 @@ use crate::engine::several::SingleLock;
 use crate::engine::{Engine, HoldState, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::{Hold, Taken};
-use crate::owner::ThreadId;
+use crate::kinds::Queueing;
+use crate::owner::{OwnerId, ThreadId};
 use crate::state::ledger::{GuardNumber, Phase};
 
 impl SingleLock {
@@ -54,6 +55,20 @@ impl SingleLock {
                 Ok(false) => {}
                 Err(_) => engine.keeper.verify_holds(&self.name),
             }
+            outcome
+        })
+    }
+
+    /// Releases the hold of this owner, or its place in a queue, if it is there.
+    pub(super) fn force_unlock_owner(&self, owner: &OwnerId) -> Result<()> {
+        // A key that is no lock is refused here. Who does not hold the lock may have a place in its queue.
+        if self.holder()?.is_none() && self.kind.queueing() != Queueing::InRedis {
+            return Ok(());
+        }
+        self.ask(|engine| {
+            let withdrawal = self.kind.withdraw(&self.name, owner);
+            let outcome = engine.sender.command_within(&withdrawal, engine.config.command_timeout);
+            engine.keeper.verify_holds(&self.name);
             outcome
         })
     }

@@ -23,12 +23,30 @@ fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
                 assert_eq!(kind_of(lock.is_locked()), ErrorKind::OtherKind, "{data:?}");
                 assert_eq!(kind_of(lock.holder()), ErrorKind::OtherKind, "{data:?}");
                 assert_eq!(kind_of(lock.force_unlock()), ErrorKind::OtherKind, "{data:?}");
+                assert_eq!(kind_of(lock.force_unlock_owner(data[0])), ErrorKind::OtherKind, "{data:?}");
             } else {
+                let _ = lock.force_unlock_owner(data[0]);
                 let _ = lock.force_unlock();
                 assert!(!matches!(lock.holder(), Ok(Some(_))), "{data:?}");
             }
             assert_eq!(fields(server, lock.name()), before);
         }
+    });
+}
+
+#[test]
+fn a_hold_is_released_by_the_text_of_its_owner() {
+    for_every_single_kind(|kind| {
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let guard = lock.lock().unwrap();
+        let operator = kind.get_lock(&client(), lock.name());
+        let holder = operator.holder().unwrap().unwrap();
+        operator.force_unlock_owner(format!("{}0", holder.owner())).unwrap();
+        assert!(operator.is_locked().unwrap(), "another owner");
+        operator.force_unlock_owner(holder.owner()).unwrap();
+        assert!(!operator.is_locked().unwrap());
+        eventually(SOON, "the holder is told", || guard.lost().is_some());
+        assert_eq!(kind_of(operator.force_unlock_owner("")), ErrorKind::BadInput);
     });
 }
 
