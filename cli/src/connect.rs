@@ -1,0 +1,36 @@
+//! Opens the client that the options name.
+
+use lockson::{Client, ClientBuilder, Tls};
+
+use crate::Failure;
+use crate::args::Connection;
+
+/// Returns a builder with the servers, the names and the certificates of the options.
+pub(crate) fn builder(options: &Connection) -> Result<ClientBuilder, Failure> {
+    let mut builder = match &options.redisson_yaml {
+        Some(file) => {
+            let yaml = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let read = lockson_redisson_yaml::read(&yaml).map_err(|error| format!("{}: {error}", file.display()))?;
+            for warning in read.warnings.iter().filter(|warning| warning.contains("changes what happens")) {
+                eprintln!("lockson: {}: {warning}", file.display());
+            }
+            read.builder
+        }
+        None => Client::builder(&options.url),
+    };
+    if let Some(prefix) = &options.prefix {
+        builder = builder.name_prefix(prefix);
+    }
+    if let Some(tls) = tls(options) {
+        builder = builder.tls(tls);
+    }
+    Ok(builder.client_name("lockson-cli"))
+}
+
+fn tls(options: &Connection) -> Option<Tls> {
+    let tls = options.ca.as_ref().map(|file| Tls::new().with_ca_file(file));
+    match (&options.cert, &options.key) {
+        (Some(cert), Some(key)) => Some(tls.unwrap_or_default().with_client_certificate(cert, key)),
+        _ => tls,
+    }
+}
