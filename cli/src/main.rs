@@ -18,6 +18,9 @@ const FAILED: u8 = 125;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
+    if let Some(code) = run::stage() {
+        return code;
+    }
     let args = Args::try_parse().unwrap_or_else(|error| {
         let _ = error.print();
         std::process::exit(if error.use_stderr() { FAILED.into() } else { 0 })
