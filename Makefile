@@ -7,6 +7,7 @@
 #   make slow      the slow tests of tests/slow.txt, schedules of a checker
 #   make deep      everything that takes long, to its end: soak, topology, servers, book, bench, interop
 #   make soak      the models to their ends, and the campaigns, for so many MINUTES (5)
+#   make trials    `lockson run` under TRIALS (200) faults of each sort
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make book      the older recipes of book/README.md: each fails, and Lockson holds
 #   make bench     how fast it is
@@ -18,6 +19,7 @@
 
 CARGO = cargo
 MINUTES = 5
+TRIALS = 200
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
 # The book is checked by `make book`. The same packages everywhere, so that nothing is built twice.
@@ -29,7 +31,7 @@ KIND = plain
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
 
-.PHONY: help demo quick test slow deep soak models campaigns topology book servers bench count interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench count interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,7 +63,7 @@ slow:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test it -- $(SLOW)
 	RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/.ci/shuttle" $(CARGO) test $(LIBRARY) --all-features --lib schedules::
 
-deep: soak topology servers book bench interop
+deep: soak trials topology servers book bench interop
 
 soak: models campaigns
 
@@ -74,6 +76,10 @@ models:
 campaigns:
 	@sh .ci/need cc redis-server
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test $(RELEASE) $(LIBRARY) --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
+
+trials:
+	@sh .ci/need cc redis-server
+	LOCKSON_TRIALS=$(TRIALS) RUST_TEST_THREADS=1 $(CARGO) test $(LIBRARY) --all-features --test run trials::
 
 topology:
 	@CARGO=$(CARGO) BUILD="$(RELEASE) $(LIBRARY)" sh .ci/topology $(MINUTES) $(TESTS)

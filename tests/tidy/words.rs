@@ -41,6 +41,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("examples", "rs"),
     ("demo", "rs"),
     ("book", "rs"),
+    ("cli", "rs"),
     ("redisson-yaml", "rs"),
     ("docs", "md"),
 ];
