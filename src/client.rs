@@ -429,7 +429,7 @@ impl Client {
     /// are the keys in Redis.
     ///
     /// A free lock stores nothing. Semaphores and latches are not listed, because a number shows no lock; nor are
-    /// expiring permits while none is taken, and token locks with a [`value`](crate::TokenOptions::value) of their own
+    /// expiring permits while none is taken, and token locks with a [value](crate::TokenOptions::with_value) of their own
     /// form. `SCAN` walks all keys of a server, in steps that block no other client; a lock that is taken, given back
     /// or moved meanwhile may be missing.
     ///
