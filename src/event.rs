@@ -63,7 +63,7 @@ observer! {
     /// ```
     pub trait Observer: Debug + Send + Sync {
         /// A thread goes to sleep because another owner holds the lock; called once for each wait. `acquired` or
-        /// `gave_up` follows.
+        /// `gave_up` follows. [`Client::waiting`](crate::Client::waiting) counts the threads that wait.
         fn waiting(&self, event: &WaitStarted);
 
         /// A thread has waited for longer than a crashed holder can keep the lock, so another owner lives and stays,
@@ -76,6 +76,12 @@ observer! {
 
         /// A lock was taken, not re-entered.
         fn acquired(&self, event: &LockAcquired);
+
+        /// The call of a caller has ended that takes a lock or permits: with them, without, or with an error. Called
+        /// once for each call that asked Redis, also for one that does not wait, and after `acquired` or `gave_up`. A
+        /// multi-lock, a group lock and a red lock tell one end; their locks, whose other events have a `group()`, tell
+        /// none. Not called for a re-entry.
+        fn take_ended(&self, event: &TakeEnded);
 
         /// A lock was released.
         fn released(&self, event: &LockReleased);
@@ -191,8 +197,52 @@ record! {
     /// # }
     /// ```
     LockAcquired of a lock {
+        /// The duration of the call, the wait included; of one of several locks, of the attempt that took it.
+        waited: Duration => [Duration],
+        /// Whether the thread slept until the grant: [`Observer::waiting`] was called before. `false` for the locks of a
+        /// red lock, which waits as a whole.
+        has_waited: bool => [bool],
+    }
+}
+
+record! {
+    /// A call that takes a lock or permits has ended.
+    ///
+    /// ```
+    /// # use lockson::{TakeEnded, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn take_ended(&self, event: &TakeEnded) {
+    ///     let (name, kind, outcome) = (event.name(), event.kind(), event.outcome());
+    ///     println!("{} {name} ({kind}): {outcome} after {:?}", event.owner(), event.waited());
+    /// }
+    /// # }
+    /// ```
+    TakeEnded {
+        /// The name of the lock; of several locks that of the group, like `multi(a, b)`.
+        name: String => [&str],
+        /// The kind of the lock, or of the group.
+        kind: LockKind => [LockKind],
+        /// The owner id of the hold, or of the hold that was wanted; empty for several locks, each of which has its own.
+        owner: String => [&str],
         /// The duration of the call, the wait included.
         waited: Duration => [Duration],
+        /// Whether the caller has the lock.
+        is_acquired: bool => [bool],
+        /// The error of the call, `Cancelled` and `Closed` included; `None` with the lock, and where it was busy.
+        error: Option<Error> => [Option<&Error>],
+    }
+}
+
+impl TakeEnded {
+    /// The outcome in `snake_case`, for labels of metrics: `acquired`, `busy`, or the kind of the error.
+    pub fn outcome(&self) -> &'static str {
+        match &self.error {
+            Some(error) => error.kind().as_str(),
+            None if self.is_acquired => "acquired",
+            None => "busy",
+        }
     }
 }
 

@@ -152,7 +152,8 @@ pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
     DurabilityMissing, ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed,
-    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitLasts, WaitStarted,
+    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp, WaitLasts,
+    WaitStarted,
 };
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;

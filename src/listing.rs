@@ -74,8 +74,12 @@ pub enum LockKind {
     Token,
     /// [`Client::get_election`](crate::Client::get_election).
     Leader,
-    /// One value of a group lock.
+    /// One value of a group lock; in [`TakeEnded`](crate::TakeEnded) a whole group lock.
     Group,
+    /// [`Lock::multi`](crate::Lock::multi), in [`TakeEnded`](crate::TakeEnded) only.
+    Multi,
+    /// [`RedLock`](crate::RedLock), in [`TakeEnded`](crate::TakeEnded) only.
+    Red,
     /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
     Permit,
     /// [`Client::get_semaphore`](crate::Client::get_semaphore). Only waiters are listed, and Redis does not store the
@@ -168,6 +172,8 @@ impl LockKind {
             Self::Token => "token",
             Self::Leader => "leader",
             Self::Group => "group",
+            Self::Multi => "multi",
+            Self::Red => "red",
             Self::Permit => "permit",
             Self::Semaphore => "semaphore",
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::engine::Grant;
 use crate::engine::several::{Form, SingleLock, Take, list};
 use crate::error::{Error, ErrorKind, Result};
+use crate::listing::LockKind;
 use crate::lock::Lock;
 use most::Most;
 use votes::majority;
@@ -142,6 +143,10 @@ impl From<RedLock> for Lock {
 impl Form for Terms {
     fn noun(&self) -> &'static str {
         "red lock"
+    }
+
+    fn kind(&self, _: &[SingleLock]) -> LockKind {
+        LockKind::Red
     }
 
     /// `red(a, b)` or `red(a on 3 servers)`.

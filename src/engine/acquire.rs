@@ -120,19 +120,19 @@ impl Engine {
         Ok((Arc::clone(hold), guard))
     }
 
-    /// Tells what a grant shows, and the grant itself with the beginning of its wait. The client must know the grant,
-    /// because the observer may close the client or take locks.
+    /// Tells what a grant shows, and the grant itself with the beginning of its call, and whether that slept. The client
+    /// must know the grant, because the observer may close the client or take locks.
     pub(crate) fn tell_grant(
         &self,
         request: &AcquireRequest<'_>,
         sent: Instant,
         missing: Option<Error>,
-        grant: Option<(&HoldState, Instant)>,
+        grant: Option<(&HoldState, Instant, bool)>,
     ) {
         self.exclude_older_holds(request, sent);
         self.sender.tell_missing(request.name, missing);
-        if let Some((hold, started)) = grant {
-            self.tell_acquired(hold, started);
+        if let Some((hold, started, has_waited)) = grant {
+            self.tell_acquired(hold, started, has_waited);
         }
     }
 
@@ -148,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// Tells the observer of a grant whose wait began at `started`.
-    fn tell_acquired(&self, hold: &HoldState, started: Instant) {
+    /// Tells the observer of a grant to a call that began at `started`.
+    fn tell_acquired(&self, hold: &HoldState, started: Instant, has_waited: bool) {
         self.config.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: hold.name.to_string(),
@@ -157,6 +157,7 @@ impl Engine {
                 group: hold.group_name(),
                 owner: hold.owner.to_string(),
                 waited: started.until(hold.since),
+                has_waited,
             });
         });
     }

@@ -15,7 +15,9 @@ use crate::engine::life::Life;
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::TakeEnded;
 use crate::kinds::Kind;
+use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::state::exchange::Bounds;
@@ -51,6 +53,9 @@ pub(crate) struct SingleLock {
 pub(crate) trait Form: fmt::Debug + Send + Sync {
     /// What texts call such a lock.
     fn noun(&self) -> &'static str;
+
+    /// What events call a lock with these members.
+    fn kind(&self, members: &[SingleLock]) -> LockKind;
 
     /// The name of a lock with these members.
     fn name(&self, members: &[SingleLock]) -> String;
@@ -90,9 +95,13 @@ impl Form for Multi {
         "multi-lock"
     }
 
-    fn name(&self, members: &[SingleLock]) -> String {
+    fn kind(&self, members: &[SingleLock]) -> LockKind {
         let is_group = members.iter().all(|member| member.kind.family() == "group");
-        list(if is_group { "group" } else { "multi" }, members)
+        if is_group { LockKind::Group } else { LockKind::Multi }
+    }
+
+    fn name(&self, members: &[SingleLock]) -> String {
+        list(self.kind(members).as_str(), members)
     }
 
     fn nests(&self) -> bool {
@@ -195,11 +204,35 @@ impl Members {
             engine.request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
-        let grants = self.form.take(Take { requests: &requests, caller: &caller, thread, wait })?;
-        let Some(grants) = grants else { return Ok(None) };
+        let observed = engines[self.client_of[0]];
+        let began = observed.config.observer.is_some().then(Instant::now);
+        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait });
+        if let Some(began) = began {
+            self.tell_end(observed, began, &outcome);
+        }
+        let Some(grants) = outcome? else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
+    }
+
+    /// Tells the observer of the first member's client of the end of a call, unless all members were re-entered.
+    fn tell_end(&self, engine: &Engine, began: Instant, outcome: &Result<Option<Vec<Option<Grant>>>>) {
+        let is_older = |(hold, _): &Grant| hold.since < began;
+        let is_acquired = match outcome {
+            Ok(Some(grants)) if grants.iter().flatten().all(is_older) => return,
+            outcome => matches!(outcome, Ok(Some(_))),
+        };
+        engine.config.observe(|observer| {
+            observer.take_ended(&TakeEnded {
+                name: self.name.to_string(),
+                kind: self.form.kind(&self.members),
+                owner: String::new(),
+                waited: began.until(Instant::now()),
+                is_acquired,
+                error: outcome.as_ref().err().cloned(),
+            });
+        });
     }
 }
 

@@ -104,6 +104,7 @@ impl<'a> Acquisition<'a> {
         if !self.granted {
             self.waiting.gave_up(outcome.as_ref().err());
         }
+        self.waiting.tell_end(&outcome);
         outcome
     }
 
@@ -242,7 +243,8 @@ impl<'a> Acquisition<'a> {
         self.engine.keeper.schedule_if_observed(&hold);
         self.engine.keeper.granted(&hold);
         if self.tells {
-            self.engine.tell_grant(self.request, sent, missing, Some((&hold, self.waiting.started)));
+            let Waiting { started, has_slept, .. } = self.waiting;
+            self.engine.tell_grant(self.request, sent, missing, Some((&hold, started, has_slept)));
         }
         Ok(TakeOutcome::Taken((hold, guard)))
     }

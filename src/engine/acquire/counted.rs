@@ -73,19 +73,22 @@ impl Engine {
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));
         let Ok(Some(grant)) = outcome else {
             waiting.gave_up(outcome.as_ref().err());
+            waiting.tell_end(&outcome);
             return outcome.map(|_| None);
         };
         waiting.granted();
-        let owner = waiting.asker.owner;
+        let owner = &waiting.asker.owner;
         self.config.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: name.to_string(),
                 kind,
                 owner: owner.to_string(),
                 waited: waiting.started.until(Instant::now()),
+                has_waited: waiting.has_slept,
                 group: None,
             });
         });
-        Ok(Some((grant, owner)))
+        waiting.tell_end(&Ok(Some(())));
+        Ok(Some((grant, waiting.asker.owner)))
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::parts::Engine;
 use crate::engine::request::AcquireRequest;
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
-use crate::event::{WaitGivenUp, WaitLasts, WaitStarted};
+use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::{Kind, Queueing};
 use crate::listing::LockKind;
 use crate::name::LockName;
@@ -42,7 +42,7 @@ pub(crate) struct Waiting<'a> {
     subscription: Option<Subscription>,
     /// Set from the first sleep to the end of the wait.
     listed: Option<Listed<'a>>,
-    has_slept: bool,
+    pub(crate) has_slept: bool,
     /// Whether the observer knows that the wait lasts.
     lasts: bool,
 }
@@ -259,6 +259,21 @@ impl<'a> Waiting<'a> {
                 owner: self.asker.owner.to_string(),
                 waited: self.started.until(Instant::now()),
                 error: error.cloned(),
+            });
+        });
+    }
+
+    /// Tells the observer of the end of the call, if the call is about this lock alone.
+    pub(crate) fn tell_end<Grant>(&self, outcome: &Result<Option<Grant>>) {
+        let Some(kind) = self.kind.filter(|_| self.group.is_none()) else { return };
+        self.engine.config.observe(|observer| {
+            observer.take_ended(&TakeEnded {
+                name: self.name.to_string(),
+                kind,
+                owner: self.asker.owner.to_string(),
+                waited: self.started.until(Instant::now()),
+                is_acquired: matches!(outcome, Ok(Some(_))),
+                error: outcome.as_ref().err().cloned(),
             });
         });
     }

@@ -103,7 +103,7 @@ fn tell(
             let (request, started) = askers[*place];
             let engine = request.engine;
             let grant = match &replies[*place] {
-                Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started)),
+                Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started, false)),
                 _ => None,
             };
             let missing = engine.sender.judge(request.name, request.needs, answer.copies.as_ref(), "");

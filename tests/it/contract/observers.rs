@@ -1,12 +1,70 @@
-//! What an observer may do in the middle of a call: close the client, take locks.
+//! What observers hear of the end of each call, and what they may do in the middle of a call: close the client, take
+//! locks.
 
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use crossbeam_channel::unbounded;
-use lockson::{Client, Lock};
-use lockson_harness::RedisServer;
+use lockson::{Cancel, Client, Lock};
+use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{Events, SOON, client, fresh};
+use super::for_every_single_kind;
+use crate::support::{Events, SOON, client, fresh, joined, ms};
+
+fn observed(events: &Events) -> Client {
+    Client::builder(&RedisServer::shared().url()).observer(events.clone()).connect().unwrap()
+}
+
+#[test]
+fn each_call_of_each_kind_tells_its_end() {
+    for_every_single_kind(|kind| {
+        let (events, name, stop) = (Events::default(), kind.fresh(), Cancel::new());
+        let ours = kind.get_lock(&observed(&events), &name);
+        let theirs = kind.get_lock(&client(), &name).lock().unwrap();
+        let label = kind.label.replace(['-', ' '], "_");
+        let ends = |outcomes: &[&str]| -> Vec<String> {
+            outcomes.iter().map(|outcome| format!("{label} {name} {outcome}")).collect()
+        };
+        assert!(ours.try_lock().unwrap().is_none() && ours.try_lock_for(ms(20)).unwrap().is_none());
+        assert_eq!(events.take_ends(), ends(&["busy", "busy"]));
+        let waits = || events.of(&name).iter().filter(|told| *told == "waiting").count();
+        let before = waits();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| ours.with_cancel(&stop).lock().map(drop));
+            eventually(SOON, "it waits", || waits() > before);
+            stop.cancel();
+            joined(waiter).unwrap_err();
+        });
+        assert_eq!(events.take_ends(), ends(&["cancelled"]));
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(ours.lock().unwrap()));
+            eventually(SOON, "it waits", || waits() > before + 1);
+            theirs.unlock().unwrap();
+            joined(waiter);
+        });
+        assert_eq!(events.take_ends(), [vec![format!("waited {name}")], ends(&["acquired"])].concat());
+        let outer = ours.lock().unwrap();
+        drop(kind.reenters.then(|| ours.lock().unwrap()));
+        assert_eq!(events.take_ends(), ends(&["acquired"]), "a re-entry is no take");
+        outer.unlock().unwrap();
+    });
+}
+
+#[test]
+fn permits_and_semaphores_tell_the_ends_of_calls() {
+    let (events, name) = (Events::default(), fresh("permits"));
+    let ours = observed(&events);
+    let semaphore = ours.get_semaphore(&name);
+    assert!(semaphore.set_permits_once(1).unwrap() && semaphore.try_acquire(2).unwrap().is_none());
+    semaphore.acquire(1).unwrap().release().unwrap();
+    let name_of_permits = fresh("expiring");
+    let permits = ours.get_permit_expirable_semaphore(&name_of_permits);
+    assert!(permits.set_permits_once(1).unwrap() && permits.try_acquire(2).unwrap().is_none());
+    permits.acquire(1).unwrap().release().unwrap();
+    let ends = [("semaphore", name), ("permit", name_of_permits)]
+        .map(|(kind, name)| ["busy", "acquired"].map(|outcome| format!("{kind} {name} {outcome}")));
+    assert_eq!(events.take_ends(), ends.concat());
+}
 
 #[test]
 fn an_observer_that_closes_the_client_loses_no_permit() {

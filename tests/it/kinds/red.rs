@@ -12,7 +12,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, Lock, Loss, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
-use crate::support::{SCHEDULING, SOON, at_once, client, fresh, kind_of, ms, timed};
+use crate::support::{Events, SCHEDULING, SOON, at_once, client, fresh, kind_of, ms, timed};
 
 const NODE: Duration = Duration::from_millis(200);
 
@@ -26,6 +26,11 @@ impl Nodes {
         let servers: Vec<_> = (0..count).map(|_| RedisServer::start()).collect();
         let clients = Self::clients(&servers);
         Self { servers, clients }
+    }
+
+    fn observed(&self, events: &Events) -> Vec<Client> {
+        let builder = |server: &RedisServer| Client::builder(&server.url()).observer(events.clone());
+        self.servers.iter().map(|server| builder(server).connect_lazily().unwrap()).collect()
     }
 
     fn clients(servers: &[RedisServer]) -> Vec<Client> {
@@ -69,6 +74,17 @@ fn a_majority_is_held_and_given_back_everywhere() {
     guard.unlock().unwrap();
     assert_eq!(nodes.held(&name), 0);
     red(&others, &name).try_lock().unwrap().expect("it is free").unlock().unwrap();
+}
+
+#[test]
+fn a_red_lock_tells_one_end_for_all_servers() {
+    let (nodes, name, events) = (Nodes::start(3), fresh("red"), Events::default());
+    let ours = red(&nodes.observed(&events), &name);
+    let guard = nodes.lock(&name).lock().unwrap();
+    assert!(ours.try_lock().unwrap().is_none());
+    guard.unlock().unwrap();
+    ours.lock().unwrap().unlock().unwrap();
+    assert_eq!(events.take_ends(), ["busy", "acquired"].map(|outcome| format!("red {} {outcome}", ours.name())));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockson::{
     DurabilityMissing, Error, ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed,
-    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, WaitGivenUp, WaitStarted,
+    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp, WaitStarted,
 };
 use parking_lot::Mutex;
 
@@ -25,6 +25,7 @@ struct Seen {
     told: Vec<Told>,
     times_left: Vec<Duration>,
     outages: Vec<Duration>,
+    ends: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +88,11 @@ impl Events {
         self.seen.lock().outages.clone()
     }
 
+    /// The ends of calls since the last call, each with kind, name and outcome, behind `waited` where a grant did.
+    pub(crate) fn take_ends(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().ends)
+    }
+
     fn note(&self, name: &str, what: impl Into<String>, group: Option<&str>, error: Option<&Error>) {
         let (name, what) = (name.to_owned(), what.into());
         let told = Told { name, what, group: group.map(str::to_owned), error: error.cloned() };
@@ -106,7 +112,15 @@ impl Observer for Events {
     }
 
     fn acquired(&self, event: &LockAcquired) {
+        if event.has_waited() {
+            self.seen.lock().ends.push(format!("waited {}", event.name()));
+        }
         self.note(event.name(), "acquired", event.group(), None);
+    }
+
+    fn take_ended(&self, event: &TakeEnded) {
+        assert_eq!(event.is_acquired(), event.outcome() == "acquired");
+        self.seen.lock().ends.push(format!("{} {} {}", event.kind().as_str(), event.name(), event.outcome()));
     }
 
     fn released(&self, event: &LockReleased) {

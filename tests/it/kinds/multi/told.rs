@@ -41,6 +41,30 @@ fn events_of_members_name_their_group() {
 }
 
 #[test]
+fn several_locks_tell_one_end_for_all() {
+    let (events, [one, two]) = (Events::default(), names());
+    let client = brisk(RedisServer::shared()).observer(events.clone()).connect().unwrap();
+    let multi = Lock::multi([client.get_lock(&one), client.get_lock(&two)]);
+    let theirs = crate::support::client().get_lock(&two).owned().lock().unwrap();
+    assert!(multi.try_lock().unwrap().is_none());
+    assert_eq!(events.take_ends(), [format!("multi multi({one}, {two}) busy")]);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| drop(multi.lock().unwrap()));
+        eventually(SOON, "it waits", || !client.waiting().is_empty());
+        theirs.unlock().unwrap();
+        joined(waiter);
+    });
+    assert_eq!(events.take_ends(), [format!("waited {two}"), format!("multi multi({one}, {two}) acquired")]);
+    let outer = multi.lock().unwrap();
+    let inner = multi.lock().unwrap();
+    assert_eq!(events.take_ends().len(), 1, "a re-entry is no take");
+    inner.unlock().unwrap();
+    outer.unlock().unwrap();
+    client.get_group_lock(&one, ["a", "b"]).lock().unwrap().unlock().unwrap();
+    assert_eq!(events.take_ends(), [format!("group group({one}[a], {one}[b]) acquired")]);
+}
+
+#[test]
 fn a_client_lists_members_and_the_one_that_is_waited_for() {
     let (client, names) = (client(), names::<3>());
     let multi = multi(&client, &names);
