@@ -119,8 +119,13 @@ observer! {
         fn durability_missing(&self, event: &DurabilityMissing);
 
         /// The listening connection to a server broke or could not be opened. Until it is open again, waiters ask
-        /// every second. Called at each attempt in vain; its success is not told.
+        /// every second. Called at each attempt in vain.
         fn listening_failed(&self, event: &ListeningFailed);
+
+        /// The listening connection to a server hears messages again after [`listening_failed`](Self::listening_failed).
+        /// A client without waiters and watched holds does not listen, and learns of the end of an outage with its next
+        /// one.
+        fn listening_recovered(&self, event: &ListeningRecovered);
     }
 }
 
@@ -462,6 +467,27 @@ record! {
         server: String => [&str],
         /// The reason.
         error: Error => [&Error],
+    }
+}
+
+record! {
+    /// The listening connection hears messages again.
+    ///
+    /// ```
+    /// # use lockson::{ListeningRecovered, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn listening_recovered(&self, event: &ListeningRecovered) {
+    ///     println!("{} is heard again after {:?}", event.server(), event.outage());
+    /// }
+    /// # }
+    /// ```
+    ListeningRecovered {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// The time from the first failure to the first subscription.
+        outage: Duration => [Duration],
     }
 }
 

@@ -37,6 +37,8 @@ struct State {
     number: Option<u64>,
     /// Whether the open connection leads to the wrong server.
     wrong_server: bool,
+    /// The time of the first failure since the last subscription.
+    failing_since: Option<Instant>,
 }
 
 /// What a listening connection reports beyond the wake of a waiter.
@@ -54,6 +56,8 @@ pub(crate) enum Report {
     Elsewhere(Refusal),
     /// The listening connection broke, so messages may have been missed.
     Lost(Error),
+    /// The listening connection hears messages again, after it had failed for this time.
+    Recovered(Duration),
 }
 
 /// The receiver of the reports of all servers.
@@ -236,7 +240,8 @@ impl Audience for Hub {
 
     fn handle(&self, event: ListenerEvent) {
         let mut state = self.state.lock();
-        let State { channels, connections, number, wrong_server, .. } = &mut *state;
+        let State { channels, connections, number, wrong_server, failing_since, .. } = &mut *state;
+        let mut failed_since = None;
         let (wakes, report) = match event {
             ListenerEvent::Connected(number_there, pub_sub) => {
                 *connections += 1;
@@ -245,6 +250,7 @@ impl Audience for Hub {
                 (vec![], None)
             }
             ListenerEvent::Subscribed(channel) => {
+                failed_since = failing_since.take();
                 let tracks = channel == INVALIDATIONS;
                 (channels.subscribed(&channel), tracks.then_some(Report::TrackingChannelChanged))
             }
@@ -264,6 +270,7 @@ impl Audience for Hub {
             }
             ListenerEvent::Lost(error) => {
                 (*number, *wrong_server) = (None, false);
+                failing_since.get_or_insert_with(Instant::now);
                 let wakes = channels.lost();
                 drop(state);
                 // An observer hears of the loss, and no waiter waits for the observer.
@@ -277,5 +284,8 @@ impl Audience for Hub {
             self.reports.take(&self.server, report);
         }
         wakes.iter().for_each(Bell::ring);
+        if let Some(since) = failed_since {
+            self.reports.take(&self.server, Report::Recovered(since.until(Instant::now())));
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::conn::Server;
 use crate::engine::cells::hub::{Report, Reports};
 use crate::engine::keeper::Keeper;
-use crate::event::ListeningFailed;
+use crate::event::{ListeningFailed, ListeningRecovered};
 
 impl Reports for Weak<Keeper> {
     fn take(&self, server: &Arc<Server>, report: Report) {
@@ -36,6 +36,10 @@ impl Reports for Weak<Keeper> {
                 sender.topology.doubt(server.number());
                 let event = ListeningFailed { server: server.label(), error };
                 config.observe(|observer| observer.listening_failed(&event));
+            }
+            Report::Recovered(outage) => {
+                let event = ListeningRecovered { server: server.label(), outage };
+                config.observe(|observer| observer.listening_recovered(&event));
             }
         }
     }

@@ -8,7 +8,7 @@ use lockson_harness::proxy::{Direction, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::faults::{Rig, SCHEDULING, SOON, STANDSTILLS, ms, timed};
-use crate::support::joined;
+use crate::support::{Events, channel, fresh, joined};
 
 const NAME: &str = "wake";
 
@@ -89,6 +89,32 @@ fn waiters_are_subscribed_again_after_every_kill() {
     waiter.has_just_asked(&rig);
     let late = waiter.serve();
     assert!(late < AT_ONCE, "{late:?}");
+}
+
+#[test]
+fn listening_again_is_told_once() {
+    let (rig, events, [name, other]) = (Rig::start(), Events::default(), ["one", "other"].map(fresh));
+    let client = rig.builder().observer(events.clone()).connect().unwrap();
+    let held = [&name, &other].map(|name| rig.direct().get_lock(name).owned().lock().unwrap());
+    thread::scope(|scope| {
+        let waits = |name| {
+            let lock = client.get_lock(name);
+            scope.spawn(move || drop(lock.lock().unwrap()))
+        };
+        let waiter = waits(&name);
+        for outages in 1..=2 {
+            eventually(SOON, "the channel is subscribed", || rig.server.subscribers(&channel(&name)) == 1);
+            assert_eq!(events.count_of("heard again"), outages - 1, "only after a failure");
+            rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            eventually(SOON, "the end of the outage is told", || events.count_of("heard again") == outages);
+            assert!(events.count_of("not heard") >= outages);
+        }
+        let next = waits(&other);
+        eventually(SOON, "it is subscribed", || rig.server.subscribers(&channel(&other)) == 1);
+        held.into_iter().for_each(|held| held.unlock().unwrap());
+        [waiter, next].into_iter().for_each(joined);
+    });
+    assert_eq!(events.count_of("heard again"), 2);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockson::{
-    DurabilityMissing, Error, ListeningFailed, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed,
-    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp, WaitStarted,
+    DurabilityMissing, Error, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost, LockReleased,
+    LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp,
+    WaitStarted,
 };
 use parking_lot::Mutex;
 
@@ -163,5 +164,9 @@ impl Observer for Events {
 
     fn listening_failed(&self, event: &ListeningFailed) {
         self.note("", "not heard", None, Some(event.error()));
+    }
+
+    fn listening_recovered(&self, event: &ListeningRecovered) {
+        self.note("", format!("heard again from {}", event.server()), None, None);
     }
 }
