@@ -36,6 +36,15 @@ macro_rules! observer {
                 (**self).$told(event);
             })*
         }
+
+        /// Two observers, the first of which hears first; tuples in tuples make more. A panic of the first one keeps
+        /// the event from the second.
+        impl<A: Observer, B: Observer> Observer for (A, B) {
+            $(fn $told(&self, event: &$event) {
+                self.0.$told(event);
+                self.1.$told(event);
+            })*
+        }
     };
 }
 
@@ -514,5 +523,7 @@ mod tests {
         let event = WaitStarted { name: "four".into(), kind: LockKind::Plain, group: None, owner: "me".into() };
         shared.waiting(&event);
         assert_eq!(counter.0.load(Ordering::Relaxed), 4);
+        (Arc::clone(&shared), (Arc::clone(&counter), shared)).waiting(&event);
+        assert_eq!(counter.0.load(Ordering::Relaxed), 16, "three observers in tuples");
     }
 }
