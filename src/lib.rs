@@ -135,6 +135,8 @@ mod script;
 mod semaphore;
 mod state;
 mod sync;
+#[cfg(feature = "tracing")]
+mod telemetry;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
@@ -165,6 +167,8 @@ pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use red::RedLock;
 pub use semaphore::{Permits, Semaphore};
+#[cfg(feature = "tracing")]
+pub use telemetry::TracingObserver;
 #[cfg(feature = "tls")]
 pub use tls::{DangerousNoVerification, Tls};
 pub use token::FencingToken;

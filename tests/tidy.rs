@@ -36,6 +36,7 @@ const LAYERS: &[&[&str]] = &[
     &["lock"],
     &["election", "latch", "permits", "red", "semaphore"],
     &["client"],
+    &["telemetry"],
     &["lib"],
 ];
 

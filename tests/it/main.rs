@@ -7,6 +7,8 @@ mod kinds;
 mod servers;
 mod soak;
 mod support;
+#[cfg(feature = "tracing")]
+mod telemetry;
 mod topology;
 
 use peak_alloc::PeakAlloc;
