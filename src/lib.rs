@@ -135,7 +135,7 @@ mod script;
 mod semaphore;
 mod state;
 mod sync;
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod telemetry;
 mod time;
 #[cfg(feature = "tls")]
@@ -167,6 +167,8 @@ pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use red::RedLock;
 pub use semaphore::{Permits, Semaphore};
+#[cfg(feature = "metrics")]
+pub use telemetry::MetricsObserver;
 #[cfg(feature = "tracing")]
 pub use telemetry::TracingObserver;
 #[cfg(feature = "tls")]

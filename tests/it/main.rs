@@ -7,7 +7,7 @@ mod kinds;
 mod servers;
 mod soak;
 mod support;
-#[cfg(feature = "tracing")]
+#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod telemetry;
 mod topology;
 

@@ -1,5 +1,7 @@
 //! The observers for the crates `metrics` and `tracing`, each with a recorder or subscriber of the test.
 
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "tracing")]
 mod tracing;
 

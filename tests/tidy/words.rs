@@ -1,5 +1,8 @@
 //! The rule about words: one word for one thing, so that a retired word does not come back.
 
+#[path = "metrics.rs"]
+mod metrics;
+
 use std::fs;
 
 use super::code::is_name_char;
