@@ -14,7 +14,7 @@
 #   make count     instructions, allocations and system calls of an operation, within their budgets
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make interop   together with Java's Redisson, and with other libraries' token locks
-#   make habits    the oldest Rust and dependencies, licences of the crates, the API against the last release
+#   make habits    the oldest Rust and dependencies, licences of the crates, alarms, the API against the last release
 #   make fmt       format the source
 
 CARGO = cargo

@@ -15,7 +15,7 @@ use crate::listing::{HeldLock, LockWaiter};
 /// and outcome. Feature `metrics`.
 ///
 /// No label has the name of a lock. The [operations guide](crate::guide::operations#metrics) has the table of names,
-/// labels and units.
+/// labels and units, a file of alarms for Prometheus, and a dashboard for Grafana.
 ///
 /// ```
 /// use lockson::{Client, MetricsObserver};

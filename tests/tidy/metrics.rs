@@ -1,4 +1,4 @@
-//! The rule about metrics: the page of operations lists those that there are.
+//! The rule about metrics: the alarms, the dashboard and the page of operations name those that there are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,6 +9,16 @@ use super::super::root;
 const OBSERVER: &str = "src/telemetry/metrics.rs";
 
 #[test]
+fn alarms_and_dashboard_name_metrics_that_there_are() {
+    let there: BTreeSet<String> = read(OBSERVER).lines().flat_map(|line| series_of(line).into_iter()).collect();
+    for file in ["docs/alarms.yml", "docs/dashboard.json"] {
+        let used = metrics(&read(file));
+        let unknown: Vec<_> = used.iter().filter(|name| !there.contains(*name)).collect();
+        assert!(used.len() >= 8 && unknown.is_empty(), "{file} has no metric {unknown:?}");
+    }
+}
+
+#[test]
 fn the_page_of_operations_lists_each_metric() {
     let page = read("docs/operations.md");
     let rows: BTreeSet<String> = page
@@ -17,6 +27,24 @@ fn the_page_of_operations_lists_each_metric() {
         .filter(|name| name.starts_with(PREFIX))
         .collect();
     assert_eq!(rows, metrics(&read(OBSERVER)));
+}
+
+#[test]
+fn series_of_a_histogram_are_its_sum_and_count() {
+    let series = |line: &str| series_of(line).into_iter().collect::<Vec<_>>();
+    assert_eq!(series("WAIT = \"lockson_x\" describe_histogram Seconds"), ["lockson_x_count", "lockson_x_sum"]);
+    assert_eq!(series("LOST = \"lockson_y\" describe_counter Count"), ["lockson_y"]);
+    assert_eq!(metrics("rate(lockson_z_total{a=\"b\"}) + xlockson_a").len(), 1);
+}
+
+/// The names of the series of a metric that this line declares. Only these two of a histogram are there whatever the
+/// recorder makes of it.
+fn series_of(line: &str) -> BTreeSet<String> {
+    let names = metrics(line);
+    if !line.contains("describe_histogram") {
+        return names;
+    }
+    names.iter().flat_map(|name| ["sum", "count"].map(|end| format!("{name}_{end}"))).collect()
 }
 
 /// The words of a text that are names of metrics.
