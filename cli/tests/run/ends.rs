@@ -1,7 +1,7 @@
 //! How a run ends: exit codes, signals, and locks that are not free.
 
 use lockson::Client;
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -84,7 +84,7 @@ fn a_lease_ends_its_command_before_its_own_end() {
     holder.expect_line("in", SOON);
     holder.expect_line("end", SOON);
     assert_eq!(holder.wait(SOON).code(), Some(123));
-    assert!(holder.errors().contains("was lost"), "{}", holder.errors());
+    eventually(SOON, "a word on standard error", || holder.errors().contains("was lost"));
 }
 
 fn signal(pid: u32, signal: Signal) {
