@@ -5,7 +5,8 @@
 #                  KIND (plain)
 #   make test      format, lint, documentation, all tests but the slow ones
 #   make slow      the slow tests of tests/slow.txt, schedules of a checker
-#   make deep      everything that takes long, to its end: soak, topology, servers, book, bench, interop
+#   make deep      everything that takes long, to its end: soak, trials, topology, servers, book, bench, browser,
+#                  interop
 #   make soak      the models to their ends, and the campaigns, for so many MINUTES (5)
 #   make trials    `lockson run` under TRIALS (200) faults of each sort
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
@@ -13,6 +14,7 @@
 #   make bench     how fast it is
 #   make count     instructions, allocations and system calls of an operation, within their budgets
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
+#   make browser   the page of `lockson serve` in a real browser; WRITE=1 writes its picture
 #   make interop   together with Java's Redisson, and with other libraries' token locks
 #   make habits    the oldest Rust and dependencies, licences of the crates, alarms, the API against the last release
 #   make fmt       format the source
@@ -31,7 +33,7 @@ KIND = plain
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
 
-.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench count interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench count browser interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,7 +65,7 @@ slow:
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features --lib --test it -- $(SLOW)
 	RUSTC_WORKSPACE_WRAPPER="$(CURDIR)/.ci/shuttle" $(CARGO) test $(LIBRARY) --all-features --lib schedules::
 
-deep: soak trials topology servers book bench interop
+deep: soak trials topology servers book bench browser interop
 
 soak: models campaigns
 
@@ -96,6 +98,10 @@ bench:
 count:
 	@sh .ci/need cc redis-server valgrind
 	$(CARGO) bench --all-features --bench count
+
+browser:
+	@sh .ci/need cc redis-server chromium
+	LOCKSON_BROWSER=chromium $(if $(WRITE),WRITE=1) $(CARGO) test $(LIBRARY) --all-features --test page -- --ignored
 
 fmt:
 	@sh .ci/need rustfmt

@@ -1,12 +1,17 @@
 //! The words of the command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as Options, Parser, Subcommand};
+use clap_complete::Shell;
 
-use crate::run;
+use crate::{free, run, serve};
 
-/// Distributed locks of Lockson and Java's Redisson, from the command line.
+/// Distributed locks of Lockson and of Java's Redisson, from the command line.
+///
+/// Exit codes: 0; 1 where the answer is no (`doctor` found a danger, `free` met another state); 124 not within the time;
+/// 125 where lockson itself failed. `lockson run --help` lists those of `run`.
 #[derive(Debug, Parser)]
 #[command(name = "lockson", version, arg_required_else_help = true)]
 pub(crate) struct Args {
@@ -19,10 +24,89 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::Options),
+    /// Lists the locks whose names begin with PREFIX
+    Ls {
+        #[arg(default_value = "", value_name = "PREFIX")]
+        beginning: String,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    /// Shows who holds a lock, who waits for it, and when it ends
+    Show {
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Lists who waits for a lock: of a fair lock in order, of others how many clients listen
+    Waiters {
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Waits until a lock is free, permits are there or a latch is open, and takes nothing
+    Wait {
+        name: String,
+        /// Ends with 124 after this time, like 10s or 5m
+        #[arg(long, value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
+        /// The name is that of a count-down latch, which looks like a semaphore in Redis
+        #[arg(long)]
+        latch: bool,
+    },
+    Free(free::Options),
+    /// Says what endangers locks on the servers; ends with 1 where something does
+    Doctor {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows the locks whose names begin with PREFIX, again and again
+    Top {
+        #[arg(default_value = "", value_name = "PREFIX")]
+        beginning: String,
+        /// Time between two looks
+        #[arg(long, value_parser = humantime::parse_duration, default_value = "1s")]
+        every: Duration,
+        #[command(flatten)]
+        listing: Listing,
+    },
+    Serve(serve::Options),
+    /// Measures how long an acquisition and its release take on this server
+    Bench {
+        /// How long to measure
+        #[arg(long, value_parser = humantime::parse_duration, default_value = "10s")]
+        time: Duration,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Prints the completions for a shell
+    Completions {
+        shell: Shell,
+    },
+    /// Prints the man page
+    Man,
+}
+
+/// How many locks are listed, and how.
+#[derive(Clone, Copy, Debug, Options)]
+pub(crate) struct Listing {
+    /// The most locks that are looked at
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, Options)]
+pub(crate) struct Output {
+    /// Prints JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Where the locks are.
-#[derive(Debug, Options)]
+#[derive(Clone, Debug, Options)]
+#[command(next_help_heading = "Where the locks are")]
 pub(crate) struct Connection {
     /// URL of the server: redis://, redis+cluster://, redis+sentinel://, redis+replicated://, rediss:// for TLS
     #[arg(long, env = "LOCKSON_URL", hide_env_values = true, default_value = "redis://localhost", global = true)]
@@ -42,4 +126,12 @@ pub(crate) struct Connection {
     /// Key of this client's certificate
     #[arg(long, env = "LOCKSON_KEY", value_name = "FILE", requires = "cert", global = true)]
     pub(crate) key: Option<PathBuf>,
+}
+
+impl Connection {
+    /// For a list of whole names: the connection without its prefix, and the prefix before the beginning of a name.
+    pub(crate) fn of_whole_names(&self, beginning: &str) -> (Self, String) {
+        let prefix = self.prefix.as_deref().unwrap_or_default();
+        (Self { prefix: None, ..self.clone() }, format!("{prefix}{beginning}"))
+    }
 }

@@ -1,17 +1,29 @@
 //! `lockson`: runs a command under a lock, shows who holds what, and frees it.
 
 mod args;
+mod bench;
 mod connect;
+mod doctor;
+mod free;
+mod list;
 mod output;
 mod run;
+mod serve;
+mod show;
+mod wait;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Args, Command};
 
-/// The exit code where this program fails: no connection, a wrong option, a refused request.
+/// The exit code for an answer that is no.
+const NO: u8 = 1;
+/// The exit code where a time was up.
+const TIMED_OUT: u8 = 124;
+/// The exit code where this program failed: no connection, a wrong option, a refused request.
 const FAILED: u8 = 125;
 
 /// An error of this program, with a text for its user.
@@ -25,11 +37,49 @@ fn main() -> ExitCode {
         let _ = error.print();
         std::process::exit(if error.use_stderr() { FAILED.into() } else { 0 })
     });
-    let outcome = match args.command {
-        Command::Run(options) => run::run(&args.connection, &options),
+    let Args { connection, command } = args;
+    let outcome = match command {
+        Command::Run(options) => run::run(&connection, &options),
+        Command::Ls { beginning, listing } => list::ls(&connection, &beginning, listing),
+        Command::Show { name, output } => show::show(&connection, &name, output),
+        Command::Waiters { name, output } => show::waiters(&connection, &name, output),
+        Command::Wait { name, timeout, latch } => wait::wait(&connection, &name, timeout, latch),
+        Command::Free(options) => free::free(&connection, &options),
+        Command::Doctor { output } => doctor::doctor(&connection, output),
+        Command::Top { beginning, every, listing } => list::top(&connection, &beginning, every, listing),
+        Command::Serve(options) => serve::serve(&connection, &options),
+        Command::Bench { time, output } => bench::bench(&connection, time, output),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "lockson", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => man().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|failure| {
-        eprintln!("lockson: {failure}");
+        // A reader that has gone, as in `lockson ls | head`, is no failure.
+        let has_reader =
+            failure.downcast_ref::<io::Error>().is_none_or(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        if has_reader {
+            eprintln!("lockson: {failure}");
+        }
         ExitCode::from(FAILED)
     })
+}
+
+/// Prints one man page for the program and its commands.
+fn man() -> Result<(), Failure> {
+    let mut page = vec![];
+    let mut command = Args::command().disable_help_subcommand(true);
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let title =
+            format!(".SH \"{}\"\n", command.get_display_name().unwrap_or_default().replace('-', " ").to_uppercase());
+        page.extend(title.bytes());
+        let man = clap_mangen::Man::new(command.clone());
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+    }
+    Ok(io::stdout().write_all(&page)?)
 }

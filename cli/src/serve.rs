@@ -1,0 +1,140 @@
+//! `lockson serve`: the locks of a prefix, live, as one page in the browser.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use lockson::Client;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::args::{Connection, Listing};
+use crate::output::json_of;
+use crate::{Failure, connect, free, list};
+
+/// Shows locks, live, as one page in the browser
+///
+/// The page is read-only, and reached from this machine alone by its secret URL, unless options say otherwise.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[arg(default_value = "", value_name = "PREFIX")]
+    beginning: String,
+    /// Address to listen at; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Lets the page free locks
+    #[arg(long)]
+    allow_free: bool,
+    /// The most locks that are looked at
+    #[arg(long, default_value_t = 200)]
+    limit: usize,
+}
+
+/// Serves the page until the process ends.
+pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCode, Failure> {
+    let listener = TcpListener::bind(options.listen)?;
+    let secret = Uuid::new_v4().simple().to_string();
+    let (connection, beginning) = connection.of_whole_names(&options.beginning);
+    let client = connect::builder(&connection)?.connect()?;
+    println!("http://{}/{secret}/", listener.local_addr()?);
+    io::stdout().flush()?;
+    let mut page = Page { client, options, beginning, secret, last: None };
+    for stream in listener.incoming() {
+        // A browser that goes in the middle of an answer concerns nobody else.
+        let _ = stream.and_then(|stream| page.answer(stream));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Page<'a> {
+    client: Client,
+    options: &'a Options,
+    beginning: String,
+    /// The first part of each path, which only who started the program knows.
+    secret: String,
+    /// The last look, for all browsers.
+    last: Option<(Instant, Value)>,
+}
+
+impl Page<'_> {
+    /// Answers the one request of a connection.
+    fn answer(&mut self, stream: TcpStream) -> io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut request = BufReader::new((&stream).take(LONGEST_REQUEST));
+        let (mut line, mut length) = (String::new(), 0);
+        request.read_line(&mut line)?;
+        let mut words = line.split(' ');
+        let (method, path) = (words.next().unwrap_or_default().to_owned(), words.next().unwrap_or_default().to_owned());
+        loop {
+            line.clear();
+            if request.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap_or(0);
+            }
+        }
+        let (status, kind, body) = match path.strip_prefix(&format!("/{}", self.secret)) {
+            Some("/") if method == "GET" => ("200 OK", "text/html; charset=utf-8", self.html()),
+            Some("/locks") if method == "GET" => self.locks(),
+            Some("/free") if method == "POST" && self.options.allow_free => {
+                let mut body = vec![0; length.min(LONGEST_REQUEST as usize)];
+                request.read_exact(&mut body)?;
+                self.free(&body)
+            }
+            _ => ("404 Not Found", "text/plain", "not found\n".to_owned()),
+        };
+        let policy = format!(
+            "default-src 'none'; script-src 'nonce-{}'; style-src 'unsafe-inline'; connect-src 'self'",
+            self.secret
+        );
+        write!(
+            &stream,
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nContent-Security-Policy: {policy}\r\n\
+             Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    fn html(&self) -> String {
+        let rights = if self.options.allow_free { "free" } else { "" };
+        include_str!("serve/page.html").replace("{{nonce}}", &self.secret).replace("{{rights}}", rights)
+    }
+
+    /// The locks, looked at no more than twice a second for all browsers together.
+    fn locks(&mut self) -> (&'static str, &'static str, String) {
+        let listing = Listing { limit: self.options.limit, output: crate::args::Output { json: true } };
+        if self.last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
+            match list::look(&self.client, &self.beginning, listing) {
+                Ok(found) => self.last = Some((Instant::now(), found.iter().map(json_of).collect())),
+                Err(failure) => return ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
+            }
+        }
+        let locks = self.last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
+        ("200 OK", "application/json", locks.to_string())
+    }
+
+    /// Frees the hold of one owner, as `{"name": .., "owner": ..}` asks.
+    fn free(&self, body: &[u8]) -> (&'static str, &'static str, String) {
+        let wanted: Value = serde_json::from_slice(body).unwrap_or_default();
+        let (Some(name), Some(owner)) = (wanted["name"].as_str(), wanted["owner"].as_str()) else {
+            return ("400 Bad Request", "text/plain", "a name and an owner are needed\n".to_owned());
+        };
+        match free::free_owner(&self.client, name, owner) {
+            Ok(freed) => {
+                eprintln!("lockson: freed {name:?} of {owner:?} from the page: {freed}");
+                ("200 OK", "application/json", json!({ "freed": freed }).to_string())
+            }
+            Err(failure) => ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
+        }
+    }
+}
+
+/// A browser on this machine sends its request at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_REQUEST: u64 = 64 * 1024;

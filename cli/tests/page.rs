@@ -1,0 +1,120 @@
+//! `lockson serve`: what the page shows, what it refuses, and what a browser makes of it.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+use lockson::Client;
+use lockson_harness::{HelperProcess, RedisServer, eventually};
+use serde_json::{Value, json};
+
+/// A page about the locks of a server.
+struct Page {
+    _program: HelperProcess,
+    address: String,
+    secret: String,
+}
+
+impl Page {
+    fn open(server: &RedisServer, options: &[&str]) -> Self {
+        let url = server.url();
+        let arguments = [&["--url", &url, "serve"], options].concat();
+        let program = HelperProcess::spawn(env!("CARGO_BIN_EXE_lockson"), &arguments);
+        let url = program.next_line(SOON);
+        let (address, secret) = url.trim_start_matches("http://").trim_end_matches('/').split_once('/').unwrap();
+        Self { address: address.to_owned(), secret: secret.to_owned(), _program: program }
+    }
+
+    /// Sends a request. Returns the status and the body.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn locks(&self) -> Value {
+        let (status, body) = self.ask("GET", &format!("/{}/locks", self.secret), "");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+}
+
+#[test]
+fn the_page_shows_locks_and_frees_none() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let guard = client.get_lock("page:1").lock().unwrap();
+    let page = Page::open(&server, &["page:"]);
+    assert_eq!(page.ask("GET", &format!("/{}/", page.secret), "").0, 200);
+    assert_eq!(page.locks()[0]["holders"][0]["owner"], guard.owner());
+    let body = json!({ "name": "page:1", "owner": guard.owner() }).to_string();
+    assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), &body).0, 404);
+    for path in ["/", "/locks", "/0123/locks", "//locks"] {
+        assert_eq!(page.ask("GET", path, "").0, 404, "without the secret: {path}");
+    }
+    assert!(guard.is_held());
+}
+
+#[test]
+fn a_page_that_may_free_frees_one_owner() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let guard = client.get_fair_lock("page:2").lock().unwrap();
+    let page = Page::open(&server, &["page:", "--allow-free"]);
+    let free = |owner: &str| {
+        let body = json!({ "name": "page:2", "owner": owner }).to_string();
+        page.ask("POST", &format!("/{}/free", page.secret), &body)
+    };
+    assert_eq!(free("another:1"), (200, r#"{"freed":false}"#.to_owned()));
+    assert!(guard.is_held());
+    assert_eq!(free(guard.owner()), (200, r#"{"freed":true}"#.to_owned()));
+    eventually(SOON, "the holder is told", || guard.lost().is_some());
+    assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), "no json").0, 400);
+}
+
+#[test]
+fn a_page_tells_that_its_server_is_gone_and_back() {
+    let server = RedisServer::start();
+    let page = Page::open(&server, &[]);
+    server.kill();
+    let (status, body) = page.ask("GET", &format!("/{}/locks", page.secret), "");
+    assert!(status == 502 && body.contains("redis"), "{status} {body}");
+    server.start_again();
+    eventually(SOON, "the page is back", || page.ask("GET", &format!("/{}/locks", page.secret), "").0 == 200);
+}
+
+/// `make browser` installs the browser and names it; with `WRITE=1` it draws the picture of the documents.
+#[test]
+#[ignore = "needs a browser: make browser"]
+fn a_browser_shows_who_holds_a_lock() {
+    let browser = std::env::var("LOCKSON_BROWSER").expect("LOCKSON_BROWSER names a browser of the Chromium family");
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let guard = client.get_fenced_lock("orders:42").lock().unwrap();
+    let _named = client.get_lock("orders:<b>43</b>").lock().unwrap();
+    let permits = client.get_permit_expirable_semaphore("orders:paid-api");
+    permits.set_permits_once(5).unwrap();
+    let _permits = permits.acquire(2).unwrap();
+    let page = Page::open(&server, &["orders:"]);
+    let url = format!("http://{}/{}/#orders:42", page.address, page.secret);
+    let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000"];
+    let output = Command::new(&browser).args(flags).args(["--dump-dom", &url]).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let process = std::process::id().to_string();
+    for wanted in
+        ["orders:&lt;b&gt;43&lt;/b&gt;", "2 holders", guard.owner(), &process, "<h2 id=\"title\">orders:42</h2>"]
+    {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    if std::env::var_os("WRITE").is_some() {
+        let file = concat!("--screenshot=", env!("CARGO_MANIFEST_DIR"), "/page.png");
+        let size = "--window-size=1100,560";
+        assert!(Command::new(&browser).args(flags).args([file, size, &url]).status().unwrap().success());
+    }
+}
+
+const SOON: Duration = Duration::from_secs(20);
