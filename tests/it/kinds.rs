@@ -18,3 +18,4 @@ mod spin;
 mod token;
 mod token_peers;
 mod token_without_scripts;
+mod zero;
