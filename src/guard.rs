@@ -94,12 +94,6 @@ impl<T> Guard<T> {
         Ok(Self { inner, carried, thread_bound: PhantomData })
     }
 
-    /// Lends the guard to `work`, then releases the lock; see [`Lock::run`](crate::Lock::run).
-    pub(crate) fn lend<R>(self, work: impl FnOnce(&Self) -> R) -> Result<R> {
-        let outcome = work(&self);
-        self.inner.end_protected_work().map(|()| outcome)
-    }
-
     /// Releases the lock, and returns the outcome.
     ///
     /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout). The guard is gone in any case, and
@@ -208,6 +202,34 @@ macro_rules! answer_as_the_hold {
         }
 
         impl<T> $guard<T> {
+            /// Runs `work` under the lock, then releases the lock. Returns the result of `work` in any case, and beside it
+            /// whether the lock was held to the end of `work`.
+            ///
+            /// [`Lock::run`](crate::Lock::run) returns one of both, so its error stands for a result that is dropped.
+            ///
+            /// ```no_run
+            /// # fn pay() -> u32 { 7 }
+            /// # let client = lockson::Client::connect("redis://localhost")?;
+            /// let (receipt, protected) = client.get_lock("lock:orders:42").lock()?.run(|_| pay());
+            /// println!("receipt {receipt}");
+            /// protected?; // `Lost`: another holder may have paid meanwhile
+            /// # Ok::<(), lockson::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            ///
+            /// `Lost` beside the result, if the lock was lost before the end of `work`. As with `Lock::run`, a release
+            /// that fails after protected work is no error.
+            pub fn run<R>(self, work: impl FnOnce(&Self) -> R) -> (R, Result<()>) {
+                let outcome = work(&self);
+                (outcome, self.end_protected_work())
+            }
+
+            /// Releases the lock after protected work: only a hold that ended before the work is an error.
+            pub(crate) fn end_protected_work(self) -> Result<()> {
+                self.inner.end_protected_work()
+            }
+
             /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive
             /// the guard.
             pub fn hold(&self) -> &Hold {

@@ -359,13 +359,13 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock) if the lock is not taken; then `work` has not run. `Lost` if the lock was lost before
-    /// the end of `work`, so that `work` was not protected to its end. Then the outcome of `work` is dropped; keep a
-    /// result that must survive in a variable outside of `work`.
+    /// the end of `work`, so that `work` was not protected to its end. Then the outcome of `work` is dropped; where it
+    /// must survive, let the guard run the work: [`Guard::run`](crate::Guard::run) returns it beside the loss.
     ///
     /// Work that was protected to its end is never an error, whatever the outcome of the release: a failed release is
     /// cleaned up in the background and reported by [`Observer::release_failed`](crate::Observer::release_failed).
     pub fn run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<R> {
-        self.lock()?.lend(work)
+        protected(self.lock()?.run(work))
     }
 
     /// Runs `work` under the lock if the lock is free, without waiting; `None` if `work` did not run.
@@ -383,7 +383,7 @@ impl<T> Lock<T> {
     ///
     /// As [`try_lock`](Self::try_lock), and `Lost` as with [`run`](Self::run).
     pub fn try_run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
-        self.try_lock()?.map(|guard| guard.lend(work)).transpose()
+        self.try_lock()?.map(|guard| protected(guard.run(work))).transpose()
     }
 
     /// Runs `work` under the lock; waits for the lock for at most `wait`. `None` if `work` did not run.
@@ -402,7 +402,7 @@ impl<T> Lock<T> {
     ///
     /// As [`try_lock_for`](Self::try_lock_for), and `Lost` as with [`run`](Self::run).
     pub fn try_run_for<R>(&self, wait: Duration, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
-        self.try_lock_for(wait)?.map(|guard| guard.lend(work)).transpose()
+        self.try_lock_for(wait)?.map(|guard| protected(guard.run(work))).transpose()
     }
 
     /// Takes the lock for `interval` if it is free, and lets the lock expire.
@@ -687,6 +687,11 @@ impl<T> Lock<T> {
     fn meaningless<A>(&self, why: &str) -> Result<A> {
         Err(Error::new(ErrorKind::BadInput, why).about(self.name()))
     }
+}
+
+/// The result of work that was protected to its end.
+fn protected<R>((outcome, ended): (R, Result<()>)) -> Result<R> {
+    ended.map(|()| outcome)
 }
 
 impl From<Lock<FencingToken>> for Lock {

@@ -63,6 +63,13 @@ fn work_whose_lock_was_lost_is_told_so() {
             });
             assert!(matches!(kind_of(told), ErrorKind::Lost(Loss::Gone)) && reached);
         }
+        let (outcome, told) = lock.lock().unwrap().run(|_| {
+            delete(&lock);
+            42
+        });
+        assert_eq!((outcome, kind_of(told)), (42, ErrorKind::Lost(Loss::Gone)), "the guard keeps the outcome");
+        let (outcome, told) = lock.owned().lock().unwrap().run(|guard| guard.is_held());
+        assert!(outcome && told.is_ok() && !lock.is_locked().unwrap());
         let expired = lock.with_lease(ms(60)).run(|guard| guard.wait_lost(SOON));
         assert_eq!(kind_of(expired), ErrorKind::Lost(Loss::Expired));
     });
