@@ -14,6 +14,7 @@ use crate::owner::Home;
 /// [`Lock::with_cancel`](crate::Lock::with_cancel) attaches a `Cancel` to a handle. A cancelled wait fails with
 /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled) and holds nothing; a lock that was granted at the same
 /// moment may still be returned. A cancellation is final. Clones share one state.
+/// [`Client::stop_waiting`](crate::Client::stop_waiting) ends the waits of a whole client.
 ///
 /// ```no_run
 /// # use lockson::{Cancel, Client, ErrorKind};

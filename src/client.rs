@@ -462,6 +462,29 @@ impl Client {
         self.handle.client_id()
     }
 
+    /// Ends every wait of this client with `Cancelled`, now and later: the first step of a shutdown, as one
+    /// [`Cancel`](crate::Cancel) on every handle. It lasts until [`close`](Self::close).
+    ///
+    /// A call that may wait fails at once, also where the lock is free, so a loop over `lock()` ends. Holders go on:
+    /// their locks are renewed, and may be re-entered and released. So do calls that do not wait, as `try_lock()`, and
+    /// waits for a loss. A multi-lock ends its wait with the first of its clients. Not to be called in a signal
+    /// handler, because it takes a mutex. Does nothing in a forked child.
+    ///
+    /// ```no_run
+    /// # use std::thread::JoinHandle;
+    /// # fn end(client: lockson::Client, workers: Vec<JoinHandle<()>>) {
+    /// // After SIGTERM:
+    /// client.stop_waiting(); // who waits for a lock gets `Cancelled`
+    /// for worker in workers {
+    ///     let _ = worker.join(); // holders finish their work
+    /// }
+    /// client.close();
+    /// # }
+    /// ```
+    pub fn stop_waiting(&self) {
+        self.handle.stop_waiting();
+    }
+
     /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, releases the locks, waits for running calls
     /// of other threads, and closes all connections.
     ///

@@ -59,7 +59,8 @@ pub enum ErrorKind {
     AlreadyHeld,
     /// An argument is not possible; nothing was sent.
     BadInput,
-    /// The caller's [`Cancel`](crate::Cancel) ended the wait; the lock is not held.
+    /// The caller's [`Cancel`](crate::Cancel), or [`Client::stop_waiting`](crate::Client::stop_waiting), ended the
+    /// wait; the lock is not held.
     Cancelled,
     /// The client was closed; the lock is not held.
     Closed,

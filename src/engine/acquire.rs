@@ -37,10 +37,12 @@ pub(super) struct Reentry<'a> {
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
     pub(crate) fn acquire(&self, request: &AcquireRequest<'_>, wait: Wait) -> Result<Option<Grant>> {
-        let caller = Caller::new(&self.life, request.modifiers.cancel.as_ref());
-        caller.check()?;
         let thread = (!request.modifiers.owned).then(ThreadId::current);
-        if let Some(hold) = request.held_by(thread.as_ref()) {
+        let held = request.held_by(thread.as_ref());
+        let waits = held.is_none() && wait != Wait::Not;
+        let caller = Caller::new(&self.life, request.modifiers.cancel.as_ref(), waits);
+        caller.check()?;
+        if let Some(hold) = held {
             let now = Instant::now();
             let bounds = self.sender.bounds(&self.sender.node(request.name), now, now, wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);

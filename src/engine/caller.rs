@@ -8,26 +8,29 @@ use crate::engine::life::Life;
 use crate::error::{Error, ErrorKind, Result};
 use crate::time::Instant;
 
-/// A caller of an operation. `close()` and the [`Cancel`] of the caller can wake it from every pause.
+/// A caller of an operation. `close()`, the [`Cancel`] of the caller and, where the caller waits for other owners,
+/// `stop_waiting()` can wake it from every pause.
 pub(crate) struct Caller<'a> {
     life: &'a Life,
     /// The lives of the clients of the other locks of a group.
     others: &'a [&'a Life],
     cancel: Option<&'a Cancel>,
+    /// Whether the caller waits for other owners; a holder who re-enters, and a caller who asks once, do not.
+    waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
     bell: OnceCell<Bell>,
     hung: OnceCell<Vec<Hung>>,
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(life: &'a Life, cancel: Option<&'a Cancel>) -> Self {
-        Self { life, others: &[], cancel, bell: OnceCell::new(), hung: OnceCell::new() }
+    pub(crate) fn new(life: &'a Life, cancel: Option<&'a Cancel>, waits: bool) -> Self {
+        Self { life, others: &[], cancel, waits, bell: OnceCell::new(), hung: OnceCell::new() }
     }
 
     /// A caller of locks of several clients; the close of any of these clients wakes the caller.
-    pub(crate) fn of_several(lives: &'a [&'a Life], cancel: Option<&'a Cancel>) -> Option<Self> {
+    pub(crate) fn of_several(lives: &'a [&'a Life], cancel: Option<&'a Cancel>, waits: bool) -> Option<Self> {
         let (life, others) = lives.split_first()?;
-        Some(Self { life, others, cancel, bell: OnceCell::new(), hung: OnceCell::new() })
+        Some(Self { others, ..Self::new(life, cancel, waits) })
     }
 
     /// Wakes the caller from its pauses.
@@ -47,13 +50,17 @@ impl<'a> Caller<'a> {
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; the lock is not held"));
         }
+        if self.waits && self.lives().any(Life::is_stopped) {
+            let text = "stop_waiting() ended the waits of the client; the lock is not held";
+            return Err(Error::new(ErrorKind::Cancelled, text));
+        }
         Ok(())
     }
 
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(crate) fn sleep(&self, until: Instant) -> Result<()> {
         self.hung.get_or_init(|| {
-            let closing = self.lives().map(|life| life.ring_at_close(self.bell()));
+            let closing = self.lives().map(|life| life.hang(self.bell()));
             closing.chain(self.cancel.map(|cancel| cancel.hang(self.bell()))).collect()
         });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
@@ -78,7 +85,7 @@ mod tests {
     fn a_cancel_before_the_pause_ends_it_at_once() {
         let life = Life::new();
         let cancel = Cancel::new();
-        let caller = Caller::new(&life, Some(&cancel));
+        let caller = Caller::new(&life, Some(&cancel), true);
         cancel.cancel();
         let began = Instant::now();
         let error = caller.sleep(began.after(Duration::from_secs(20))).unwrap_err();

@@ -95,6 +95,13 @@ impl Handle {
         }
     }
 
+    /// Ends all waits; does nothing in a forked child.
+    pub(crate) fn stop_waiting(&self) {
+        if let Some(engine) = self.look() {
+            engine.life.stop_waiting();
+        }
+    }
+
     /// The uuid at the start of every owner id.
     pub(crate) fn client_id(&self) -> &str {
         self.0.0.owners.client()

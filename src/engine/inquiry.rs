@@ -12,7 +12,7 @@ use crate::owner::ThreadNumber;
 use crate::script::Call;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, wait_loop};
-use crate::time::Deadline;
+use crate::time::{Deadline, Instant};
 
 /// A query about a name, and the channel on which changes of the reply are published.
 pub(crate) struct Inquiry<'a, T> {
@@ -38,7 +38,7 @@ impl Engine {
         deadline: Deadline,
         judge: impl Fn(&T) -> Verdict,
     ) -> Result<Option<T>> {
-        let caller = Caller::new(&self.life, inquiry.cancel);
+        let caller = Caller::new(&self.life, inquiry.cancel, !deadline.passed(Instant::now()));
         caller.check()?;
         let (number, owner) = self.owners.draw(ThreadNumber(0));
         let asker = Asker { number, owner, thread: None };

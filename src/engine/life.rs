@@ -12,8 +12,10 @@ use crate::time::Instant;
 pub(crate) struct Life {
     home: Home,
     closed: AtomicBool,
-    /// The bells of pausing callers; `close()` rings them.
-    closing: Bells,
+    /// Whether no caller may wait any more.
+    stopped: AtomicBool,
+    /// The bells of pausing callers; `close()` and `stop_waiting()` ring them.
+    pausing: Bells,
     operations: Mutex<Operations>,
     ended: Condvar,
 }
@@ -30,7 +32,8 @@ impl Life {
         Self {
             home: Home::here(),
             closed: AtomicBool::new(false),
-            closing: Bells::default(),
+            stopped: AtomicBool::new(false),
+            pausing: Bells::default(),
             operations: Mutex::default(),
             ended: Condvar::default(),
         }
@@ -45,14 +48,24 @@ impl Life {
     pub(crate) fn close(&self) -> bool {
         let is_first = !self.closed.swap(true, Ordering::AcqRel);
         if is_first {
-            self.closing.ring_all();
+            self.pausing.ring_all();
         }
         is_first
     }
 
-    /// Rings the bell when the client is closed.
-    pub(crate) fn ring_at_close(&self, bell: &Bell) -> Hung {
-        self.closing.hang(bell)
+    /// Ends the waits of callers, now and later.
+    pub(crate) fn stop_waiting(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.pausing.ring_all();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Rings the bell when the client is closed, and when waits end.
+    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
+        self.pausing.hang(bell)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

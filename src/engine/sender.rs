@@ -111,7 +111,7 @@ impl Sender {
 
     fn request<T>(&self, call: &Call<T>, repeat: bool, limit: Duration) -> Result<T> {
         let node = self.node(call.route());
-        let caller = Caller::new(&self.life, None);
+        let caller = Caller::new(&self.life, None, false);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
         let answer = self.send(call, bounds, Some(&caller));
         self.after_request(&node);

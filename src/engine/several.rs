@@ -195,8 +195,6 @@ impl Members {
         let operations = self.begin()?;
         let engines: Vec<&Engine> = operations.iter().map(|operation| &**operation).collect();
         let lives: Vec<&Life> = engines.iter().map(|engine| &*engine.life).collect();
-        let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref()) else { return Ok(None) };
-        caller.check()?;
         let thread = (!modifiers.owned).then(ThreadId::current);
         let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
         let request = |&place: &usize| {
@@ -204,6 +202,10 @@ impl Members {
             engine.request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
+        let mut new = requests.iter().filter(|request| request.held_by(thread.as_ref()).is_none());
+        let waits = wait != Wait::Not && new.nth(requests.len() - self.needed()).is_some();
+        let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref(), waits) else { return Ok(None) };
+        caller.check()?;
         let observed = engines[self.client_of[0]];
         let began = observed.config.observer.is_some().then(Instant::now);
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait });

@@ -19,6 +19,7 @@ mod reentry;
 mod requests;
 mod rights;
 mod scoped;
+mod stopping;
 mod telling;
 mod threads;
 mod waiting;

@@ -2,6 +2,7 @@
 
 mod campaign;
 mod contract;
+mod examples;
 mod faults;
 mod kinds;
 mod servers;

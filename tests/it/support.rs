@@ -4,6 +4,7 @@ mod busy;
 mod events;
 pub(crate) mod faults;
 mod peer;
+mod program;
 mod scheduling;
 
 use std::fmt::Debug;
@@ -19,6 +20,7 @@ pub(crate) use busy::Busy;
 pub(crate) use events::Events;
 pub(crate) use lockson_harness::percent::encode;
 pub(crate) use peer::open_peer;
+pub(crate) use program::built;
 pub(crate) use scheduling::{SCHEDULING, STANDSTILLS};
 
 /// The bound of a wait for an event that is immediate on an idle machine.

@@ -44,7 +44,7 @@ impl Engine {
         question: &mut CountedQuestion<'_, Grant>,
     ) -> Result<Option<(Grant, OwnerId)>> {
         let CountedRequest { name, kind, channel, wish, cancel } = *request;
-        let caller = Caller::new(&self.life, cancel);
+        let caller = Caller::new(&self.life, cancel, wait != Wait::Not);
         caller.check()?;
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());

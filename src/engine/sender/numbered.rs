@@ -117,7 +117,7 @@ impl Sender {
     /// Sends a numbered request for a caller that waits for nothing else.
     pub(crate) fn once_within<T>(&self, request: &Numbered<'_, T>) -> Result<T> {
         let limit = self.config.command_timeout;
-        self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None)))
+        self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None, false)))
     }
 
     /// Sends a numbered request within `limit`, also for a client that closes.

@@ -32,6 +32,11 @@ pub(crate) fn is_stopped(pid: u32) -> bool {
     matches!(state(pid), Some('T' | 't'))
 }
 
+/// Sends SIGTERM.
+pub(crate) fn terminate(pid: u32) {
+    send(pid, Signal::TERM);
+}
+
 /// Sends SIGCONT.
 pub(crate) fn resume(pid: u32) {
     send(pid, Signal::CONT);

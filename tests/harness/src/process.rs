@@ -133,6 +133,11 @@ impl HelperProcess {
         self.reap_after_end()
     }
 
+    /// Sends SIGTERM, which a program may answer as it likes.
+    pub fn terminate(&self) {
+        pids::terminate(self.pid());
+    }
+
     /// Sends SIGSTOP and waits until the helper stands still.
     pub fn stop(&self) {
         pids::stop(self.pid());
