@@ -316,6 +316,40 @@ impl Candidate {
         Ok(self.checked()?.lock.try_lock_for(wait)?.map(|guard| self.leads(guard)))
     }
 
+    /// Campaigns, runs `work` as the leader, resigns, and returns what `work` returned: a job on one machine at a time.
+    ///
+    /// `work` has to return once [`lost`](Leadership::lost) tells a loss; then the candidate campaigns again, and `work`
+    /// runs again in its next term. So the outcome is that of a term that lasted to the end of `work`; those before are
+    /// dropped. A [`Cancel`] and [`Client::stop_waiting`](crate::Client::stop_waiting) end the campaigns, not the work.
+    /// A panic of `work` resigns, too.
+    ///
+    /// ```no_run
+    /// # fn one_round(token: lockson::FencingToken) -> bool { true }
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// client.get_election("scheduler").candidate("host-7").lead(|leadership| {
+    ///     while leadership.is_leader() {
+    ///         if one_round(leadership.token()) {
+    ///             break; // all is done: nobody needs to lead
+    ///         }
+    ///     }
+    /// })?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`campaign`](Self::campaign); then `work` has not run, or its last term was lost.
+    pub fn lead<R>(&self, mut work: impl FnMut(&Leadership) -> R) -> Result<R> {
+        loop {
+            let leadership = self.campaign()?;
+            let outcome = work(&leadership);
+            match leadership.guard.end_protected_work() {
+                Err(error) if error.is_lost() => {}
+                ended => return ended.map(|()| outcome),
+            }
+        }
+    }
+
     /// Returns the text of this candidate.
     pub fn text(&self) -> &str {
         &self.text

@@ -1,5 +1,6 @@
 //! Elections: one leader at a time, a leader that learns of its loss in time, observers that miss no change.
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -52,6 +53,37 @@ fn dropping_a_leadership_resigns() {
     drop(election.candidate("a").campaign().unwrap());
     assert_eq!(election.leader().unwrap(), None);
     assert!(election.candidate("b").try_campaign().unwrap().is_some());
+}
+
+#[test]
+fn work_runs_in_each_term_until_one_lasts_to_its_end() {
+    let election = client().get_election(fresh("election"));
+    let mut tokens = vec![];
+    let outcome = election.candidate("a").lead(|leadership| {
+        tokens.push(leadership.token());
+        if tokens.len() == 1 {
+            assert!(election.depose().unwrap());
+            assert!(leadership.wait_lost(SOON).is_some());
+        }
+        tokens.len()
+    });
+    assert_eq!((outcome.unwrap(), tokens.len()), (2, 2), "the outcome is that of the second term");
+    assert!(tokens[0] < tokens[1]);
+    assert_eq!(election.leader().unwrap(), None, "the candidate has resigned");
+    let panicked = catch_unwind(|| election.candidate("a").lead(|_| panic!("this panic is part of the test")));
+    assert!(panicked.is_err() && election.leader().unwrap().is_none());
+}
+
+#[test]
+fn a_cancel_ends_the_campaign_of_a_job_and_not_the_job() {
+    let (election, stop) = (client().get_election(fresh("election")), Cancel::new());
+    let candidate = election.candidate("a").with_cancel(&stop);
+    let lasted = candidate.lead(|leadership| {
+        stop.cancel();
+        leadership.is_leader()
+    });
+    assert!(lasted.unwrap());
+    assert_eq!(kind_of(candidate.lead(|_| panic!("it must not run"))), ErrorKind::Cancelled);
 }
 
 #[test]
