@@ -51,7 +51,8 @@ test:
 	@printf '\n== clippy\n'
 	$(CARGO) clippy $(LIBRARY) --all-targets --all-features -- -D warnings
 	@printf '\n== documentation\n'
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --package lockson --package lockson-redisson-yaml
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --package lockson --package lockson-redisson-yaml \
+		--package lockson-test
 	@printf '\n== tests\n'
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features -- $(NOT_SLOW)
 

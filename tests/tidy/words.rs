@@ -46,6 +46,7 @@ const FOLDERS: &[(&str, &str)] = &[
     ("book", "rs"),
     ("cli", "rs"),
     ("redisson-yaml", "rs"),
+    ("test-kit", "rs"),
     ("docs", "md"),
 ];
 

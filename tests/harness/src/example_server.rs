@@ -1,9 +1,8 @@
 //! The server of an example: the server named by `REDIS_URL`, or a throw-away server.
 
 use std::error::Error;
-use std::process::{Command, Stdio};
 
-use crate::RedisServer;
+use crate::{RedisServer, missing_server};
 
 /// A server for an example; a throw-away server ends when this value is dropped, or when the process ends.
 pub struct ExampleServer {
@@ -22,14 +21,8 @@ impl ExampleServer {
             println!("server: the one that REDIS_URL names\n"); // the URL itself may hold a password
             return Ok(Self { url, _throw_away: None });
         }
-        let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-        let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
-        if found.is_err() {
-            return Err(format!(
-                "there is no {program} here: install it (`apt-get install redis-server`, `brew install redis`) \
-                 or set REDIS_URL to a server, like redis://localhost"
-            )
-            .into());
+        if let Some(advice) = missing_server() {
+            return Err(format!("{advice}, or set REDIS_URL to a server, like redis://localhost").into());
         }
         let server = RedisServer::start();
         println!("server: a throw-away redis-server on port {}\n", server.port());

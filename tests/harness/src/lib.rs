@@ -1,8 +1,9 @@
 //! The rig of Lockson's tests: real servers, a fault proxy, child processes and a witness of overlaps.
 //!
-//! The rig does not depend on the `lockson` crate.
+//! The rig does not depend on the `lockson` crate. Tests of services use the crate `lockson-test`, its smaller face.
 
 mod cargo;
+#[cfg(feature = "certificates")]
 mod certificates;
 pub mod clock;
 mod cluster;
@@ -24,6 +25,7 @@ mod usage;
 mod witness;
 
 pub use cargo::cargo;
+#[cfg(feature = "certificates")]
 pub use certificates::{Authority, Certificate, Validity};
 pub use cluster::{RedisCluster, slot_of};
 pub use eventually::eventually;
@@ -34,7 +36,7 @@ pub use process::HelperProcess;
 pub use proxy::Proxy;
 pub use queue_witness::{QueueStory, QueueWitness};
 pub use sentinel::{SentinelSet, SentinelSetBuilder};
-pub use server::{RedisServer, RedisServerBuilder};
+pub use server::{RedisServer, RedisServerBuilder, missing_server};
 pub use stalls::Stalls;
 pub use usage::{descriptors_of, resident_bytes, thread_names_of, threads_of};
 pub use witness::{Inside, Witness};

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::pids;
 
-pub use builder::RedisServerBuilder;
+pub use builder::{RedisServerBuilder, missing_server};
 use instance::{Instance, Plan};
 
 /// A server program that listens on a free port of 127.0.0.1 and on a unix socket.

@@ -2,13 +2,28 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use parking_lot::Mutex;
 
 use super::RedisServer;
 use super::instance::{Instance, Plan};
+#[cfg(feature = "certificates")]
 use crate::certificates::Certificate;
 use crate::ports::Port;
+
+/// Looks for the server program. Returns what to do if there is none.
+pub fn missing_server() -> Option<String> {
+    let program = usual_program();
+    let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+    let advice = "install it (`apt-get install redis-server`, `brew install redis`)";
+    found.is_err().then(|| format!("there is no {} here: {advice}", program.display()))
+}
+
+/// The program in `LOCKSON_REDIS_SERVER`, else `redis-server`.
+fn usual_program() -> PathBuf {
+    env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into()).into()
+}
 
 /// Settings of a [`RedisServer`].
 #[derive(Debug, Clone)]
@@ -22,9 +37,8 @@ pub struct RedisServerBuilder {
 
 impl RedisServerBuilder {
     pub(super) fn new() -> RedisServerBuilder {
-        let program = env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         RedisServerBuilder {
-            program: program.into(),
+            program: usual_program(),
             lines: Vec::new(),
             arguments: Vec::new(),
             password: None,
@@ -63,6 +77,7 @@ impl RedisServerBuilder {
     }
 
     /// Opens a port for TLS, too, with this certificate. Clients need no certificate.
+    #[cfg(feature = "certificates")]
     #[must_use]
     pub fn tls(mut self, certificate: &Certificate) -> RedisServerBuilder {
         self.speaks_tls = true;
@@ -73,6 +88,7 @@ impl RedisServerBuilder {
     }
 
     /// As [`tls`](Self::tls), for clients with a certificate of the same authority.
+    #[cfg(feature = "certificates")]
     #[must_use]
     pub fn mutual_tls(self, certificate: &Certificate) -> RedisServerBuilder {
         self.tls(certificate).config("tls-auth-clients yes")

@@ -1,0 +1,103 @@
+//! Each fault of the kit does what it says.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lockson::{Client, ErrorKind, Loss};
+use lockson_test::TestRedis;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_hold_is_deleted_on_demand() {
+    is_lost(TestRedis::client, TestRedis::delete, Loss::Gone);
+}
+
+#[test]
+fn a_hold_is_stolen_on_demand() {
+    is_lost(TestRedis::client, TestRedis::steal, Loss::Taken);
+}
+
+#[test]
+fn a_renewed_hold_expires_on_demand() {
+    let brief = |redis: &TestRedis| {
+        let settings = redis.builder().watchdog(Duration::from_secs(1), Duration::from_millis(100));
+        settings.connect().unwrap()
+    };
+    is_lost(brief, TestRedis::expire, Loss::Expired);
+}
+
+/// Loses a lock that is a hash, and one that is a value.
+fn is_lost(open: fn(&TestRedis) -> Client, lose: fn(&TestRedis, &str), loss: Loss) {
+    let redis = TestRedis::start();
+    let client = open(&redis);
+    for lock in [client.get_lock("report"), client.get_token_lock("value")] {
+        let guard = lock.lock().unwrap();
+        lose(&redis, lock.name());
+        assert_eq!(guard.wait_lost(SOON), Some(loss), "{}", lock.name());
+    }
+}
+
+#[test]
+fn a_hold_outlives_a_cut_and_not_a_restart() {
+    let redis = TestRedis::start();
+    let guard = redis.client().get_lock("report").lock().unwrap();
+    redis.cut();
+    guard.extend(SOON * 2).unwrap();
+    redis.restart();
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+}
+
+#[test]
+fn a_mute_or_slow_server_is_so_until_it_is_healed() {
+    let redis = TestRedis::start();
+    let lock = redis.client().get_lock("report");
+    redis.mute();
+    assert_eq!(lock.is_locked().unwrap_err().kind(), ErrorKind::Connection);
+    assert!(redis.rival().get_lock("report").try_lock().unwrap().is_some(), "a rival is not concerned");
+    redis.heal();
+    assert!(!lock.is_locked().unwrap());
+    let (delay, started) = (Duration::from_millis(60), Instant::now());
+    redis.slow(delay);
+    lock.is_locked().unwrap();
+    assert!(started.elapsed() >= delay);
+}
+
+#[test]
+fn a_late_holder_believes_in_a_stolen_lock() {
+    let redis = TestRedis::start();
+    let guard = redis.client().get_lock("report").lock().unwrap();
+    guard.extend(SOON * 2).unwrap();
+    redis.mute();
+    redis.steal("report");
+    assert!(guard.is_held() && redis.rival().get_lock("report").is_locked().unwrap());
+    redis.heal();
+    assert_eq!(guard.unlock().unwrap_err().loss(), Some(Loss::Taken));
+}
+
+#[test]
+fn the_lost_answer_is_that_of_an_executed_request() {
+    let redis = TestRedis::start();
+    let lock = redis.client().get_lock("report");
+    let answer = redis.lose_answer("report");
+    assert!(!answer.is_lost());
+    let guard = lock.lock().unwrap();
+    assert!(answer.is_lost() && guard.is_held());
+    let answer = redis.lose_answer("report");
+    guard.unlock().unwrap();
+    assert!(answer.is_lost() && redis.keys().is_empty());
+    let rival = redis.rival().get_lock("report");
+    rival.lock().unwrap().leave_to_unlock();
+    let answer = redis.lose_answer("report");
+    assert!(lock.force_unlock().unwrap_err().is_in_doubt(), "this request is not repeated");
+    assert!(answer.is_lost() && !rival.is_locked().unwrap());
+}
+
+#[test]
+fn a_missing_server_is_told_with_the_remedy() {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "a_hold_outlives_a_cut_and_not_a_restart"]).env("LOCKSON_REDIS_SERVER", "no-such-server");
+    let outcome = test.output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned() + &String::from_utf8_lossy(&outcome.stderr);
+    assert!(!outcome.status.success() && said.contains("there is no no-such-server here: install it"), "{said}");
+}
