@@ -12,14 +12,13 @@ use std::time::Duration;
 use redis::{Arg, Cmd, Value};
 
 use super::answer::{IfLock, NotALock};
-use super::query::is_owner;
 use super::reply::{int, known, list, text};
 use super::{Call, Pipeline, command};
 use crate::error::{Refusal, Stop};
 use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
 use crate::listing::LockKind;
 use crate::name::LockName;
-use crate::owner::OwnerId;
+use crate::owner::{OwnerId, is_client_id};
 use crate::token::FencingToken;
 use crate::transport::PubSub;
 
@@ -159,7 +158,13 @@ impl Inspector<'_, '_> {
             self.ask(&[command("HLEN", key), command("HMGET", (key, "mode")), command("HRANDFIELD", (key, SAMPLE))])?;
         let [length, mode, sample] = &replies[..] else { return Err(Stop::NoReply) };
         let sample = sample.as_ref().and_then(list).unwrap_or_default();
-        if sample.iter().filter_map(text).any(|field| field != "mode" && !is_owner(&field) && !is_value(&field)) {
+        let sample: Vec<String> = sample.iter().filter_map(text).collect();
+        let is_part = |field: &&String| of_group(field).is_some() || is_value(field);
+        if sample.iter().any(|field| field != "mode" && !is_hold(field) && !is_part(&field)) {
+            return Ok(false);
+        }
+        let has_one_field = length.as_ref().and_then(number).is_none_or(|length| length <= 1);
+        if !has_one_field && !sample.iter().any(|field| field == "mode" || is_part(&field)) && sample.len() < SAMPLE {
             return Ok(false);
         }
         let (fields, is_whole) = self.fields()?;
@@ -174,12 +179,13 @@ impl Inspector<'_, '_> {
         } else if fields.is_empty() && is_whole {
             self.found.remaining = None; // given back meanwhile
             Ok(true)
-        } else if fields.len() > 1 || fields.keys().any(|field| !is_owner(field)) {
+        } else if fields.len() > 1 {
             Ok(false)
         } else {
             for (owner, count) in fields {
+                let Some(count) = count_of_hold(&owner, &count) else { return Ok(false) };
                 self.found.kind = Some(LockKind::Plain);
-                self.hold(holder(owner, count.parse().unwrap_or(1)));
+                self.hold(holder(owner, count));
             }
             self.found.holder_count = length;
             Ok(true)
@@ -207,7 +213,9 @@ impl Inspector<'_, '_> {
     /// The readers, or the writer and the reads of the writer.
     fn sides(&mut self, mode: &str, mut fields: Fields, length: u64) -> Result<bool, Stop> {
         fields.remove("mode");
-        if fields.keys().any(|field| !is_owner(field)) {
+        if !matches!(mode, "read" | "write")
+            || fields.iter().any(|(field, count)| count_of_hold(field, count).is_none())
+        {
             return Ok(false);
         }
         self.found.kind = Some(if mode == "write" { LockKind::Write } else { LockKind::Read });
@@ -298,7 +306,7 @@ impl Inspector<'_, '_> {
         }
         // Without a counter there is no semaphore to which expired permits could return.
         let expired = all.zip(count).map_or(0, |(all, count)| all - count);
-        self.found.available = self.found.available.map(|free| free + expired);
+        self.found.available = self.found.available.map(|free| free.saturating_add(expired));
         Ok(())
     }
 
@@ -368,6 +376,22 @@ fn of_group(field: &str) -> Option<&str> {
     GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))
 }
 
+/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number.
+fn is_own(owner: &str) -> bool {
+    let is_number = |number: &str| number.parse::<f64>().is_ok();
+    owner.split_once(':').is_some_and(|(client, number)| is_client_id(client) && is_number(number))
+}
+
+/// Whether the field of a hash is the owner of a lock, or of a side of a read-write lock.
+fn is_hold(field: &str) -> bool {
+    is_own(field.strip_suffix(":write").unwrap_or(field))
+}
+
+/// The hold count of a field; `None` where either is that of other data.
+fn count_of_hold(field: &str, count: &str) -> Option<u64> {
+    count.parse().ok().filter(|_| is_hold(field))
+}
+
 /// Whether a field of a group is a value: a hash in Base64.
 fn is_value(field: &str) -> bool {
     field.len() >= SHORTEST_VALUE && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte))
@@ -381,7 +405,7 @@ fn millis(ms: i64) -> Option<Duration> {
 /// The time until a deadline in ms since 1970; `None` when it is over.
 fn left(ends_ms: f64, skew: Duration, now: Duration) -> Option<Duration> {
     let ends = Duration::try_from_secs_f64(ends_ms / 1_000.0).ok()?;
-    (ends + skew).checked_sub(now).filter(|left| !left.is_zero())
+    ends.saturating_add(skew).checked_sub(now).filter(|left| !left.is_zero())
 }
 
 fn server_time(reply: &Value) -> Option<Duration> {

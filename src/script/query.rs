@@ -56,7 +56,7 @@ fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, Strin
 }
 
 /// Whether a field looks like the owner of a lock: an id, a colon and a number, as in the scripts.
-pub(super) fn is_owner(field: &str) -> bool {
+fn is_owner(field: &str) -> bool {
     let is_number = |part: &str| {
         let digits = part.strip_prefix('-').unwrap_or(part);
         digits.starts_with(|first: char| first.is_ascii_digit())

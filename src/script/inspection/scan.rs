@@ -2,10 +2,9 @@
 
 use redis::{Cmd, Value};
 
-use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, of_group, page_of};
+use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group, page_of};
 use crate::error::Stop;
 use crate::name::{GivenName, LockName};
-use crate::owner::is_client_id;
 use crate::script::reply::{self, known, list, text};
 use crate::script::{Pipeline, command};
 
@@ -65,7 +64,7 @@ fn ask_each(send: &mut Pipeline<'_>, questions: Vec<Cmd>) -> Result<Vec<Option<V
     let reply = |reply: Value| match refused(&reply) {
         Some(Stop::Refused(refusal))
             if refusal.word() == WRONG_TYPE
-                || refusal.is_of_routing()
+                || refusal.is_of_routing() && refusal.word() != "CLUSTERDOWN"
                 || refusal.word() == "NOPERM" && !refusal.is_of_right_to_run() =>
         {
             Ok(None)
@@ -104,14 +103,8 @@ fn is_hash_of_lock(fields: &[String]) -> bool {
         return true;
     }
     let (mode, owners): (Vec<&String>, Vec<&String>) = fields.iter().partition(|field| *field == "mode");
-    let are_owners = owners.iter().all(|field| is_own(field.strip_suffix(":write").unwrap_or(field)));
+    let are_owners = owners.iter().all(|field| is_hold(field));
     are_owners && (owners.len() == 1 || !owners.is_empty() && !mode.is_empty() || owners.len() == SAMPLE)
-}
-
-/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number.
-fn is_own(owner: &str) -> bool {
-    let is_number = |number: &str| number.parse::<f64>().is_ok();
-    owner.split_once(':').is_some_and(|(client, number)| is_client_id(client) && is_number(number))
 }
 
 /// An owner id fits.

@@ -244,10 +244,13 @@ fn free_names_are_free_and_other_data_is_refused() {
     assert_eq!((found.kind(), found.holder_count(), found.remaining()), (None, 0, None));
     assert_eq!((found.token(), found.available(), found.leader(), found.waiting_clients()), (None, None, None, 0));
     let big = "x".repeat(5_000);
-    let rows: [&[&str]; 7] = [
+    let rows: [&[&str]; 10] = [
         &["HSET", "", "title", "x"],
         &["HSET", "", "user:1", "x", "user:2", "y"],
+        &["HSET", "", "user:1", "Alice"],
+        &["HSET", "", "user:1", "5"],
         &["HSET", "", "mode", "dark", "title", "x"],
+        &["HSET", "", "mode", "dark", "theme:1", "2"],
         &["HSET", "", "title", &big, "text", &big],
         &["RPUSH", "", "x"],
         &["ZADD", "", "1", "x"],
