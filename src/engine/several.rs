@@ -203,11 +203,12 @@ impl Members {
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
         let mut new = requests.iter().filter(|request| request.held_by(thread.as_ref()).is_none());
-        let waits = wait != Wait::Not && new.nth(requests.len() - self.needed()).is_some();
+        let is_new = new.nth(requests.len() - self.needed()).is_some();
+        let waits = wait != Wait::Not && is_new;
         let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref(), waits) else { return Ok(None) };
         caller.check()?;
         let observed = engines[self.client_of[0]];
-        let began = observed.config.observer.is_some().then(Instant::now);
+        let began = (is_new && observed.config.observer.is_some()).then(Instant::now);
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait });
         if let Some(began) = began {
             self.tell_end(observed, began, &outcome);
@@ -218,20 +219,15 @@ impl Members {
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
     }
 
-    /// Tells the observer of the first member's client of the end of a call, unless all members were re-entered.
+    /// Tells the observer of the first member's client of the end of a call.
     fn tell_end(&self, engine: &Engine, began: Instant, outcome: &Result<Option<Vec<Option<Grant>>>>) {
-        let is_older = |(hold, _): &Grant| hold.since < began;
-        let is_acquired = match outcome {
-            Ok(Some(grants)) if grants.iter().flatten().all(is_older) => return,
-            outcome => matches!(outcome, Ok(Some(_))),
-        };
         engine.config.observe(|observer| {
             observer.take_ended(&TakeEnded {
                 name: self.name.to_string(),
                 kind: self.form.kind(&self.members),
                 owner: String::new(),
                 waited: began.until(Instant::now()),
-                is_acquired,
+                is_acquired: matches!(outcome, Ok(Some(_))),
                 error: outcome.as_ref().err().cloned(),
             });
         });
