@@ -10,12 +10,12 @@ const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_hold_is_deleted_on_demand() {
-    is_lost(TestRedis::client, TestRedis::delete, Loss::Gone);
+    is_lost(patient, TestRedis::delete, Loss::Gone);
 }
 
 #[test]
 fn a_hold_is_stolen_on_demand() {
-    is_lost(TestRedis::client, TestRedis::steal, Loss::Taken);
+    is_lost(patient, TestRedis::steal, Loss::Taken);
 }
 
 #[test]
@@ -25,6 +25,11 @@ fn a_renewed_hold_expires_on_demand() {
         settings.connect().unwrap()
     };
     is_lost(brief, TestRedis::expire, Loss::Expired);
+}
+
+/// A client whose holds do not expire while a test stands still.
+fn patient(redis: &TestRedis) -> Client {
+    redis.builder().watchdog(Duration::from_secs(30), Duration::from_millis(100)).connect().unwrap()
 }
 
 /// Loses a lock that is a hash, and one that is a value.

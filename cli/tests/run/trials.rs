@@ -136,7 +136,7 @@ impl Trial {
 
     fn begin(server: &RedisServer, url: &str, ttl: &str, number: usize) -> Self {
         let (name, folder) = (fresh("trial"), tempfile::tempdir().unwrap());
-        let start = |is_stubborn: bool| {
+        let start = |ttl: &str, is_stubborn: bool| {
             let mut command: Command = lockson(url, &["run", &name, "--ttl", ttl, "--grace", "400ms", "--"]);
             command.arg(std::env::current_exe().unwrap()).args(WORKER).env(WORK, folder.path());
             if is_stubborn {
@@ -144,9 +144,9 @@ impl Trial {
             }
             HelperProcess::spawn_command(command)
         };
-        let holder = start(number % 2 == 1);
+        let holder = start(ttl, number % 2 == 1);
         let (command, guardian) = entry(&holder);
-        let next = start(false);
+        let next = start("30s", false);
         await_waiter(server, &name, holder.pid());
         Self { name, folder, holder, next, command, guardian }
     }

@@ -8,7 +8,7 @@ use lockson::{Client, ErrorKind, RedLock, Result};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{for_every_kind, is_free, key};
-use crate::support::{SOON, brisk_client, client, fresh, joined, kind_of, ms, ttl_ms};
+use crate::support::{SOON, client, fresh, joined, kind_of, ms, ttl_ms};
 
 #[test]
 fn stop_waiting_ends_waits_now_and_later_but_no_hold() {
@@ -95,10 +95,11 @@ fn stop_waiting_ends_waits_for_permits_latches_and_leaders() {
 
 #[test]
 fn a_hold_is_renewed_after_stop_waiting() {
-    let (server, client) = (RedisServer::shared(), brisk_client());
+    let server = RedisServer::shared();
+    let client = Client::builder(&server.url()).watchdog(Duration::from_secs(30), ms(100)).connect().unwrap();
     let guard = client.get_lock(fresh("stopped")).lock().unwrap();
     client.stop_waiting();
-    server.run(&["PEXPIRE", guard.name(), "1500"]);
-    eventually(SOON, "a renewal raises the time to live", || ttl_ms(server, guard.name()) > 1_500);
+    server.run(&["PEXPIRE", guard.name(), "15000"]);
+    eventually(SOON, "a renewal raises the time to live", || ttl_ms(server, guard.name()) > 15_000);
     guard.unlock().unwrap();
 }
