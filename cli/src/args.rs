@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Wait {
         name: String,
         /// Ends with 124 after this time, like 10s or 5m
-        #[arg(long, value_parser = humantime::parse_duration)]
+        #[arg(long, value_parser = run::duration)]
         timeout: Option<Duration>,
         /// The name is that of a count-down latch, which looks like a semaphore in Redis
         #[arg(long)]
@@ -64,7 +64,7 @@ pub(crate) enum Command {
         #[arg(default_value = "", value_name = "PREFIX")]
         beginning: String,
         /// Time between two looks
-        #[arg(long, value_parser = humantime::parse_duration, default_value = "1s")]
+        #[arg(long, value_parser = run::duration, default_value = "1s")]
         every: Duration,
         #[command(flatten)]
         listing: Listing,
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Measures how long an acquisition and its release take on this server
     Bench {
         /// How long to measure
-        #[arg(long, value_parser = humantime::parse_duration, default_value = "10s")]
+        #[arg(long, value_parser = run::duration, default_value = "10s")]
         time: Duration,
         #[command(flatten)]
         output: Output,

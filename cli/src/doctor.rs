@@ -1,16 +1,18 @@
 //! `lockson doctor`: what endangers locks on the servers.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use lockson::Severity;
 
 use crate::args::{Connection, Output};
-use crate::output::json;
+use crate::output::{json, shown};
 use crate::{Failure, NO, connect};
 
 /// Prints what the doctor finds.
 pub(crate) fn doctor(connection: &Connection, output: Output) -> Result<ExitCode, Failure> {
     let findings = connect::builder(connection)?.connect()?.doctor()?;
+    let mut out = io::stdout();
     for finding in &findings {
         if output.json {
             json(&serde_json::json!({
@@ -22,14 +24,14 @@ pub(crate) fn doctor(connection: &Connection, output: Output) -> Result<ExitCode
                 "remedy": finding.remedy(),
             }))?;
         } else {
-            println!("{} at {}: {}", finding.severity(), finding.server(), finding.what());
-            println!("  so      {}", finding.consequence());
-            println!("  remedy  {}\n", finding.remedy());
+            writeln!(out, "{} at {}: {}", finding.severity(), finding.server(), shown(finding.what()))?;
+            writeln!(out, "  so      {}", finding.consequence())?;
+            writeln!(out, "  remedy  {}\n", finding.remedy())?;
         }
     }
     let dangers = findings.iter().filter(|finding| finding.severity() == Severity::Danger).count();
     if !output.json {
-        println!("{} findings, {dangers} of them dangers", findings.len());
+        writeln!(out, "{} findings, {dangers} of them dangers", findings.len())?;
     }
     Ok(if dangers > 0 { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }

@@ -1,15 +1,16 @@
 //! `lockson free`: gives a lock back in place of its holder, each kind in its own way.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Args;
 use lockson::{Client, ErrorKind, Inspection, Lock, LockKind, PermitId};
 
 use crate::args::Connection;
-use crate::output::{json, json_of, place, shown};
+use crate::output::{json, json_of, place, shown, unless_hidden};
 use crate::{Failure, NO, connect};
 
-/// Gives a lock back in place of its holder, and wakes whoever waits
+/// Gives a lock back in place of its holder, and wakes all waiters
 ///
 /// The holder is told and may still be at work: end its process first where you can. Refused for a key that is no lock.
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub(crate) struct Options {
     /// Why; printed with what was freed, for the log
     #[arg(long)]
     reason: String,
-    /// Only the hold of this owner, one reader or one place in a queue; anybody else's hold stays
+    /// Only the hold of this owner, one reader or one place in a queue; other holds stay
     #[arg(long, conflicts_with_all = ["permit", "value", "permits", "latch"])]
     owner: Option<String>,
     /// Only this expiring permit
@@ -48,9 +49,13 @@ pub(crate) fn free(connection: &Connection, options: &Options) -> Result<ExitCod
         json(&record)?;
     } else {
         let what = if is_freed { "freed" } else { "nothing to free at" };
-        println!("{what} {}: {}", shown(before.name()), options.reason);
-        for holder in before.holders() {
-            println!("  was held by {} at {}", shown(holder.owner()), place(holder.client()));
+        let mut out = io::stdout();
+        writeln!(out, "{what} {}: {}", shown(before.name()), options.reason)?;
+        let only = options.owner.as_ref().or(options.permit.as_ref());
+        // Of a group only the hash of a value is known.
+        let is_told = is_freed && options.value.is_none();
+        for holder in before.holders().iter().filter(|holder| is_told && only.is_none_or(|one| one == holder.owner())) {
+            writeln!(out, "  was held by {} at {}", shown(holder.owner()), place(holder.client()))?;
         }
     }
     Ok(if is_freed { ExitCode::SUCCESS } else { ExitCode::from(NO) })
@@ -68,6 +73,7 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     if let Some(permits) = options.permits {
         return Ok(client.get_semaphore(name).release_if_exists(permits)?);
     }
+    unless_hidden(before)?;
     if let Some(owner) = options.owner.as_ref().or(options.permit.as_ref()) {
         return free_owner(client, name, owner);
     }
@@ -97,9 +103,6 @@ pub(crate) fn free_owner(client: &Client, name: &str, owner: &str) -> Result<boo
     }
     let is_there = before.holders().iter().any(|holder| holder.owner() == owner)
         || before.waiters().iter().any(|waiter| waiter.owner() == owner);
-    if before.kind() == Some(LockKind::Leader) && is_there {
-        return Ok(client.get_election(name).depose()?);
-    }
     lock_of(client, name, before.kind()).force_unlock_owner(owner)?;
     Ok(is_there)
 }

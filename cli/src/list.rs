@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Inspection};
+use lockson::{Client, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
 use crate::output::{end, json, json_of, kind, place, shown, state, table};
@@ -16,14 +16,14 @@ use crate::{Failure, connect};
 pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> Result<ExitCode, Failure> {
     let (connection, beginning) = connection.of_whole_names(beginning);
     let client = connect::builder(&connection)?.connect()?;
-    let found = look(&client, &beginning, listing)?;
+    let (found, is_cut) = look(&client, &beginning, listing)?;
     if listing.output.json {
         found.iter().try_for_each(|inspection| json(&json_of(inspection)))?;
     } else {
         table(&TITLES, &found.iter().map(row).collect::<Vec<_>>())?;
-        if found.len() == listing.limit {
-            eprintln!("lockson: there may be more than {}; --limit shows more", listing.limit);
-        }
+    }
+    if is_cut {
+        eprintln!("lockson: there may be more than {}; --limit shows more", listing.limit);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -39,7 +39,15 @@ pub(crate) fn top(
     let client = connect::builder(&connection)?.connect()?;
     let (began, mut seen) = (Instant::now(), Seen::default());
     loop {
-        let found = look(&client, &beginning, listing)?;
+        let found = match look(&client, &beginning, listing) {
+            Ok((found, _)) => found,
+            Err(failure) => {
+                eprintln!("lockson: {failure}");
+                thread::sleep(every.max(SHORTEST));
+                continue;
+            }
+        };
+        seen.forget_free(&found);
         let seconds = began.elapsed().as_secs_f64();
         if listing.output.json {
             found.iter().try_for_each(|inspection| json(&json_of(inspection)))?;
@@ -57,7 +65,7 @@ pub(crate) fn top(
             println!();
         }
         io::stdout().flush()?;
-        thread::sleep(every);
+        thread::sleep(every.max(SHORTEST));
     }
 }
 
@@ -66,6 +74,15 @@ pub(crate) fn top(
 struct Seen(BTreeMap<String, (String, Instant, u64)>);
 
 impl Seen {
+    /// Ends the holds of locks that are free by now.
+    fn forget_free(&mut self, found: &[Inspection]) {
+        for (name, (owner, ..)) in &mut self.0 {
+            if found.iter().all(|inspection| inspection.name() != name) {
+                owner.clear();
+            }
+        }
+    }
+
     /// Returns how long the holder is seen, and the number of changes so far.
     fn update(&mut self, inspection: &Inspection) -> (Option<Duration>, u64) {
         let now = Instant::now();
@@ -80,8 +97,8 @@ impl Seen {
     }
 }
 
-/// Looks at every lock of the prefix, with progress on a terminal.
-pub(crate) fn look(client: &Client, beginning: &str, listing: Listing) -> Result<Vec<Inspection>, Failure> {
+/// Looks at every lock of the prefix, with progress on a terminal. Returns whether the limit cut the list.
+pub(crate) fn look(client: &Client, beginning: &str, listing: Listing) -> Result<(Vec<Inspection>, bool), Failure> {
     let names = client.scan(beginning, listing.limit)?;
     let (mut found, mut told) = (vec![], Instant::now());
     for (index, name) in names.iter().enumerate() {
@@ -90,10 +107,17 @@ pub(crate) fn look(client: &Client, beginning: &str, listing: Listing) -> Result
             told = Instant::now();
         }
         // A lock that is free by now, or data by now, is not listed.
-        found.extend(client.inspect(name).ok().filter(|inspection| inspection.kind().is_some()));
+        match client.inspect(name) {
+            Ok(inspection) if inspection.kind().is_some() => found.push(inspection),
+            Err(error) if error.kind() != ErrorKind::OtherKind => return Err(error.into()),
+            _ => {}
+        }
     }
-    Ok(found)
+    Ok((found, names.len() == listing.limit))
 }
+
+/// The shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 const TITLES: [&str; 6] = ["NAME", "KIND", "STATE", "ENDS WITHIN", "LISTENING", "HELD AT"];
 

@@ -57,11 +57,11 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|failure| {
         // A reader that has gone, as in `lockson ls | head`, is no failure.
-        let has_reader =
-            failure.downcast_ref::<io::Error>().is_none_or(|error| error.kind() != io::ErrorKind::BrokenPipe);
-        if has_reader {
-            eprintln!("lockson: {failure}");
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if failure.downcast_ref().is_some_and(is_gone) {
+            return ExitCode::SUCCESS;
         }
+        eprintln!("lockson: {failure}");
         ExitCode::from(FAILED)
     })
 }

@@ -39,9 +39,10 @@ pub(crate) fn is_coloured() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A text from Redis with its control characters escaped, so that no name moves the cursor.
+/// A text from Redis with its control characters and changes of direction escaped, so that no name moves the cursor.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    let is_mark = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().flat_map(|c| if is_mark(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 /// A duration as people read it.
@@ -55,8 +56,20 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
+/// Fails where a missing right hides whether the lock is held.
+pub(crate) fn unless_hidden(inspection: &Inspection) -> Result<(), Failure> {
+    let missing = inspection.without_rights().join(", ");
+    if inspection.kind().is_none() && !missing.is_empty() {
+        return Err(format!("cannot tell about {}: the user may not run {missing}", shown(inspection.name())).into());
+    }
+    Ok(())
+}
+
 /// The word for the state of a name.
 pub(crate) fn state(inspection: &Inspection) -> String {
+    if unless_hidden(inspection).is_err() {
+        return "unknown".to_owned();
+    }
     match (inspection.kind(), inspection.available()) {
         (Some(LockKind::Semaphore), Some(count)) => format!("{count} left"),
         (Some(LockKind::Permit), Some(free)) => format!("{} taken, {free} free", inspection.holder_count()),
@@ -146,6 +159,7 @@ mod tests {
     #[test]
     fn a_name_cannot_move_the_cursor() {
         assert_eq!(shown("a\x1b[2J\nb ä"), "a\\u{1b}[2J\\nb ä");
+        assert_eq!(shown("a\u{202e}b"), "a\\u{202e}b");
     }
 
     #[test]

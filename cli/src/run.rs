@@ -202,6 +202,6 @@ fn listen(cancel: &Cancel, sender: &Sender<Event>) -> Result<(), Failure> {
 }
 
 /// Reads a time: seconds, or with units.
-fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
+pub(crate) fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
     text.parse().map(Duration::from_secs).or_else(|_| humantime::parse_duration(text))
 }

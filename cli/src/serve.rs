@@ -3,6 +3,9 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -40,11 +43,23 @@ pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCo
     let client = connect::builder(&connection)?.connect()?;
     println!("http://{}/{secret}/", listener.local_addr()?);
     io::stdout().flush()?;
-    let mut page = Page { client, options, beginning, secret, last: None };
-    for stream in listener.incoming() {
-        // A browser that goes in the middle of an answer concerns nobody else.
-        let _ = stream.and_then(|stream| page.answer(stream));
-    }
+    let page = Page { client, options, beginning, secret, last: Mutex::default() };
+    let open = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for stream in listener.incoming().flatten() {
+            // A connection too many is closed; a slow one holds up no other.
+            if open.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS {
+                let (page, open) = (&page, &open);
+                scope.spawn(move || {
+                    // A browser that goes in the middle of an answer concerns nobody else.
+                    let _ = page.answer(stream);
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
+            } else {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    });
     Ok(ExitCode::SUCCESS)
 }
 
@@ -55,12 +70,12 @@ struct Page<'a> {
     /// The first part of each path, which only who started the program knows.
     secret: String,
     /// The last look, for all browsers.
-    last: Option<(Instant, Value)>,
+    last: Mutex<Option<(Instant, Value)>>,
 }
 
 impl Page<'_> {
     /// Answers the one request of a connection.
-    fn answer(&mut self, stream: TcpStream) -> io::Result<()> {
+    fn answer(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut request = BufReader::new((&stream).take(LONGEST_REQUEST));
@@ -107,15 +122,16 @@ impl Page<'_> {
     }
 
     /// The locks, looked at no more than twice a second for all browsers together.
-    fn locks(&mut self) -> (&'static str, &'static str, String) {
+    fn locks(&self) -> (&'static str, &'static str, String) {
         let listing = Listing { limit: self.options.limit, output: crate::args::Output { json: true } };
-        if self.last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
             match list::look(&self.client, &self.beginning, listing) {
-                Ok(found) => self.last = Some((Instant::now(), found.iter().map(json_of).collect())),
+                Ok((found, _)) => *last = Some((Instant::now(), found.iter().map(json_of).collect())),
                 Err(failure) => return ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
             }
         }
-        let locks = self.last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
+        let locks = last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
         ("200 OK", "application/json", locks.to_string())
     }
 
@@ -125,6 +141,9 @@ impl Page<'_> {
         let (Some(name), Some(owner)) = (wanted["name"].as_str(), wanted["owner"].as_str()) else {
             return ("400 Bad Request", "text/plain", "a name and an owner are needed\n".to_owned());
         };
+        if !name.starts_with(&self.beginning) {
+            return ("403 Forbidden", "text/plain", "the name is outside of the prefix\n".to_owned());
+        }
         match free::free_owner(&self.client, name, owner) {
             Ok(freed) => {
                 eprintln!("lockson: freed {name:?} of {owner:?} from the page: {freed}");
@@ -137,4 +156,5 @@ impl Page<'_> {
 
 /// A browser on this machine sends its request at once.
 const PATIENCE: Duration = Duration::from_secs(2);
+const MOST_CONNECTIONS: usize = 32;
 const LONGEST_REQUEST: u64 = 64 * 1024;

@@ -1,5 +1,6 @@
 //! `lockson show` and `lockson waiters`: all that Redis knows of one lock.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use lockson::{InspectedHolder, Inspection, LockKind};
@@ -18,7 +19,7 @@ pub(crate) fn show(connection: &Connection, name: &str, output: Output) -> Resul
     let facts = facts(&inspection).into_iter().map(|(fact, value)| vec![fact.to_owned(), value]);
     table(&["NAME", &shown(inspection.name())], &facts.collect::<Vec<_>>())?;
     if !inspection.holders().is_empty() {
-        println!();
+        writeln!(io::stdout())?;
         let rows: Vec<_> = inspection.holders().iter().map(|holder| row(&inspection, holder)).collect();
         table(&["HOLDER", "TIMES", "PART", "ENDS WITHIN", "WHERE"], &rows)?;
     }
@@ -38,14 +39,14 @@ pub(crate) fn waiters(connection: &Connection, name: &str, output: Output) -> Re
         return Ok(ExitCode::SUCCESS);
     }
     if inspection.waiters().is_empty() {
-        println!("{}", listeners(&inspection));
+        writeln!(io::stdout(), "{}", listeners(&inspection))?;
     }
     print_waiters(&inspection)
 }
 
 fn print_waiters(inspection: &Inspection) -> Result<ExitCode, Failure> {
     if !inspection.waiters().is_empty() {
-        println!();
+        writeln!(io::stdout())?;
         let rows = inspection
             .waiters()
             .iter()

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use lockson::{Inspection, LockKind};
 
 use crate::args::Connection;
+use crate::output::unless_hidden;
 use crate::{Failure, TIMED_OUT, connect};
 
 /// Asks until the lock is free. Asks again after a pause, since a message would not tell of an expired lock.
@@ -23,7 +24,9 @@ pub(crate) fn wait(
     }
     let began = Instant::now();
     loop {
-        if is_open(&client.inspect(name)?) {
+        let inspection = client.inspect(name)?;
+        unless_hidden(&inspection)?;
+        if is_open(&inspection) {
             return Ok(ExitCode::SUCCESS);
         }
         let left = timeout.map_or(PAUSE, |timeout| timeout.saturating_sub(began.elapsed()));
@@ -34,7 +37,7 @@ pub(crate) fn wait(
     }
 }
 
-/// Whether somebody who asks now would be served.
+/// Whether a caller who asks now would be served.
 fn is_open(inspection: &Inspection) -> bool {
     match (inspection.kind(), inspection.available()) {
         (Some(LockKind::Semaphore | LockKind::Permit), Some(available)) => available > 0,

@@ -177,6 +177,8 @@ fn one_owner_is_freed_and_others_stay() {
     let other = Client::connect(&url).unwrap().get_read_write_lock("prices").read().lock().unwrap();
     let freed = lockson(&url, &["free", "prices", "--owner", other.owner(), "--reason", "test"]);
     assert_eq!(code(&freed), 0);
+    let told = String::from_utf8(freed.stdout).unwrap();
+    assert!(told.contains(other.owner()) && told.matches("was held by").count() == 1, "{told}");
     eventually(SOON, "the freed reader is told", || other.lost().is_some());
     assert!(readers.iter().all(|reader| reader.is_held()));
     assert_eq!(json(&lockson(&url, &["show", "prices", "--json"]))["holder_count"], 2);
@@ -209,6 +211,19 @@ fn data_is_neither_shown_as_a_lock_nor_freed() {
     assert_eq!(server.query::<String>(&["GET", "greeting"]), "hello");
     assert_eq!(lockson(&server.url(), &["ls", "--json"]).stdout, b"");
     assert_eq!(server.query::<u64>(&["HLEN", "orders"]), 2);
+}
+
+#[test]
+fn a_missing_right_is_no_free_lock() {
+    let server = RedisServer::start();
+    let _guard = Client::connect(&server.url()).unwrap().get_lock("orders").lock().unwrap();
+    server.run(&["ACL", "SETUSER", "eye", "on", ">eye", "~*", "&*", "+@all", "-type", "-hlen"]);
+    let url = format!("redis://eye:eye@{}", server.address());
+    for command in [&["wait", "orders"][..], &["free", "orders", "--reason", "test"]] {
+        let output = lockson(&url, command);
+        assert_eq!(code(&output), 125, "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("may not run type"), "{output:?}");
+    }
 }
 
 #[test]

@@ -73,6 +73,10 @@ fn a_page_that_may_free_frees_one_owner() {
     assert!(guard.is_held());
     assert_eq!(free(guard.owner()), (200, r#"{"freed":true}"#.to_owned()));
     eventually(SOON, "the holder is told", || guard.lost().is_some());
+    let other = client.get_lock("other").lock().unwrap();
+    let body = json!({ "name": "other", "owner": other.owner() }).to_string();
+    assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), &body).0, 403, "outside of the prefix");
+    let _silent = TcpStream::connect(&page.address).unwrap(); // holds up no other
     assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), "no json").0, 400);
 }
 
