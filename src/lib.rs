@@ -83,7 +83,7 @@ pub mod guide {
     #[doc = include_str!("../docs/redisson.md")]
     pub mod redisson {}
 
-    #[doc = "[fleet]: redisson#a-mixed-fleet\n[guarantees]: guarantees\n[providers]: providers\n"]
+    #[doc = "[fleet]: redisson#a-mixed-fleet\n[guarantees]: guarantees\n[providers]: providers\n[turns]: guarantees#waiters-wake\n"]
     #[doc = include_str!("../docs/operations.md")]
     pub mod operations {}
 

@@ -492,7 +492,8 @@ impl<T> Lock<T> {
     /// Releases the lock if this owner holds it, and wakes waiters; also removes a place of this owner in the queue of a
     /// fair lock. A lock that another owner holds by now stays, so the request may be repeated.
     ///
-    /// For an operator who knows from [`holder`](Self::holder) whose hold ends. The holder is told as after
+    /// For an operator who knows from [`holder`](Self::holder) whose hold ends. Of a read-write lock an owner that writes
+    /// and reads gives both sides back. The holder is told as after
     /// [`force_unlock`](Self::force_unlock).
     ///
     /// ```no_run
