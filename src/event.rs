@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, Loss};
+use crate::error::{Error, Loss, Result};
 use crate::listing::{LockKind, record};
 
 /// Declares the observer, and forwards every event through pointers to an observer.
@@ -250,6 +250,18 @@ record! {
 }
 
 impl TakeEnded {
+    /// The end of a call with this outcome.
+    pub(crate) fn new<Grant>(
+        name: String,
+        kind: LockKind,
+        owner: String,
+        waited: Duration,
+        outcome: &Result<Option<Grant>>,
+    ) -> Self {
+        let (is_acquired, error) = (matches!(outcome, Ok(Some(_))), outcome.as_ref().err().cloned());
+        Self { name, kind, owner, waited, is_acquired, error }
+    }
+
     /// The outcome in `snake_case`, for labels of metrics: `acquired`, `busy`, or the kind of the error.
     pub fn outcome(&self) -> &'static str {
         match &self.error {

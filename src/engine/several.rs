@@ -54,7 +54,7 @@ pub(crate) trait Form: fmt::Debug + Send + Sync {
     /// What texts call such a lock.
     fn noun(&self) -> &'static str;
 
-    /// What events call a lock with these members.
+    /// The kind of a lock with these members, for events.
     fn kind(&self, members: &[SingleLock]) -> LockKind;
 
     /// The name of a lock with these members.
@@ -222,14 +222,8 @@ impl Members {
     /// Tells the observer of the first member's client of the end of a call.
     fn tell_end(&self, engine: &Engine, began: Instant, outcome: &Result<Option<Vec<Option<Grant>>>>) {
         engine.config.observe(|observer| {
-            observer.take_ended(&TakeEnded {
-                name: self.name.to_string(),
-                kind: self.form.kind(&self.members),
-                owner: String::new(),
-                waited: began.until(Instant::now()),
-                is_acquired: matches!(outcome, Ok(Some(_))),
-                error: outcome.as_ref().err().cloned(),
-            });
+            let (name, kind) = (self.name.to_string(), self.form.kind(&self.members));
+            observer.take_ended(&TakeEnded::new(name, kind, String::new(), began.until(Instant::now()), outcome));
         });
     }
 }

@@ -267,14 +267,8 @@ impl<'a> Waiting<'a> {
     pub(crate) fn tell_end<Grant>(&self, outcome: &Result<Option<Grant>>) {
         let Some(kind) = self.kind.filter(|_| self.group.is_none()) else { return };
         self.engine.config.observe(|observer| {
-            observer.take_ended(&TakeEnded {
-                name: self.name.to_string(),
-                kind,
-                owner: self.asker.owner.to_string(),
-                waited: self.started.until(Instant::now()),
-                is_acquired: matches!(outcome, Ok(Some(_))),
-                error: outcome.as_ref().err().cloned(),
-            });
+            let (name, owner) = (self.name.to_string(), self.asker.owner.to_string());
+            observer.take_ended(&TakeEnded::new(name, kind, owner, self.started.until(Instant::now()), outcome));
         });
     }
 }
