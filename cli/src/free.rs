@@ -75,7 +75,7 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     }
     unless_hidden(before)?;
     if let Some(owner) = options.owner.as_ref().or(options.permit.as_ref()) {
-        return free_owner(client, name, owner);
+        return free_owner(client, name, owner, before);
     }
     match before.kind() {
         None => Ok(false),
@@ -96,8 +96,7 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
 }
 
 /// Frees the hold, the permit or the place in a queue of one owner. Returns whether it was there.
-pub(crate) fn free_owner(client: &Client, name: &str, owner: &str) -> Result<bool, Failure> {
-    let before = client.inspect(name)?;
+pub(crate) fn free_owner(client: &Client, name: &str, owner: &str, before: &Inspection) -> Result<bool, Failure> {
     if before.kind() == Some(LockKind::Permit) {
         return free_permits(client, name, vec![owner.parse()?]);
     }

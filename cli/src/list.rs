@@ -59,10 +59,10 @@ pub(crate) fn top(
             });
             let rows: Vec<_> = rows.collect();
             if io::stdout().is_terminal() {
-                print!("\x1b[H\x1b[2J");
+                write!(io::stdout(), "\x1b[H\x1b[2J")?;
             }
             table(&[&TITLES[..], &["SEEN FOR", "HAND-OVERS/S"]].concat(), &rows)?;
-            println!();
+            writeln!(io::stdout())?;
         }
         io::stdout().flush()?;
         thread::sleep(every.max(SHORTEST));

@@ -144,7 +144,8 @@ impl Page<'_> {
         if !name.starts_with(&self.beginning) {
             return ("403 Forbidden", "text/plain", "the name is outside of the prefix\n".to_owned());
         }
-        match free::free_owner(&self.client, name, owner) {
+        let before = self.client.inspect(name).map_err(Failure::from);
+        match before.and_then(|before| free::free_owner(&self.client, name, owner, &before)) {
             Ok(freed) => {
                 eprintln!("lockson: freed {name:?} of {owner:?} from the page: {freed}");
                 ("200 OK", "application/json", json!({ "freed": freed }).to_string())
