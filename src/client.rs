@@ -400,8 +400,7 @@ impl Client {
         self.handle.begin()?.examine()
     }
 
-    /// Asks Redis what it knows of this name: who holds what is locked under it, on which host, for how long, and who
-    /// waits. Reads locks of all kinds and of Redisson, from any client.
+    /// Asks Redis for the holders of this name, with their hosts and times to live, and for its waiters. Reads locks of all kinds and of Redisson, from any client.
     ///
     /// Changes nothing and runs no script. The questions follow each other within some milliseconds, so a lock that
     /// changes hands meanwhile may be shown in part before and in part after. For a held lock,

@@ -1,4 +1,4 @@
-//! What Redis knows of one name: its kind, its holders, its waiters.
+//! The kind, the holders and the waiters of one name, as Redis has them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Examines the servers of a client.
+//! Examines the servers of a client, inspects names, and lists the names of locks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What Redis knows of one name: plain commands that change nothing.
+//! Asks for the kind, the holders and the waiters of one name, by plain commands that change nothing.
 
 mod connections;
 mod scan;

@@ -13,7 +13,7 @@ use lockson_harness::{RedisServer, eventually, missing_server};
 /// test process ends in any other way, `SIGKILL` included. What a test does to the network concerns clients of
 /// [`url`](Self::url); a [`rival`](Self::rival) reaches the server past it.
 ///
-/// The methods that take a lock's name wait for at most 10 seconds until somebody holds the lock, and panic then. The
+/// The methods that take a lock's name wait for at most 10 seconds until the lock is held, and panic then. The
 /// name is that in Redis, with the client's prefix. The lock is one of any kind but a group, or a leadership.
 ///
 /// ```
@@ -154,7 +154,7 @@ impl TestRedis {
     /// Loses the answer to the next request about this name that changes something: the server executes the request, and
     /// the connection is cut instead of the answer.
     ///
-    /// Where somebody holds the lock, that request may be a renewal.
+    /// Where the lock is held, that request may be a renewal.
     #[must_use = "ask whether the answer was lost, or the test may prove nothing"]
     pub fn lose_answer(&self, name: &str) -> LostAnswer {
         // A script that the server does not know yet is refused, and has no effect.
@@ -174,7 +174,7 @@ impl TestRedis {
 
     #[track_caller]
     fn await_holder(&self, name: &str) {
-        eventually(PATIENCE, &format!("somebody holds {name:?}"), || self.is_held(name));
+        eventually(PATIENCE, &format!("{name:?} is held"), || self.is_held(name));
     }
 
     fn is_held(&self, name: &str) -> bool {
