@@ -213,7 +213,9 @@ impl LockName {
 
     /// The idempotency key of the requests of one client in one slot. Redisson has no such key.
     pub(crate) fn once(&self, client: &str, slot: u32) -> String {
-        format!("{}:{client}:{slot}", self.prefixed("lockson_once"))
+        let mut key = self.prefixed("lockson_once");
+        [":", client, ":", itoa::Buffer::new().format(slot)].iter().for_each(|part| key.push_str(part));
+        key
     }
 
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
@@ -234,7 +236,10 @@ impl LockName {
     /// A key or channel beside the lock, in the same hash slot.
     fn prefixed(&self, prefix: &str) -> String {
         // Redisson only checks for an opening brace, not for the closing one.
-        if self.key.contains('{') { [prefix, ":", &self.key].concat() } else { [prefix, ":{", &self.key, "}"].concat() }
+        let (before, after) = if self.key.contains('{') { (":", "") } else { (":{", "}") };
+        let mut text = String::with_capacity(prefix.len() + before.len() + self.key.len() + after.len());
+        [prefix, before, &self.key, after].iter().for_each(|part| text.push_str(part));
+        text
     }
 }
 

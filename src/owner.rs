@@ -75,10 +75,15 @@ impl Owners {
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
         let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
         let (mut of_thread, mut of_hold) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let owner = [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)].concat();
+        let mut owner = String::with_capacity(LONGEST_OWNER);
+        let parts = [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)];
+        parts.iter().for_each(|part| owner.push_str(part));
         (HoldNumber(hold), OwnerId(owner.into()))
     }
 }
+
+/// A uuid, two numbers, and what separates them.
+const LONGEST_OWNER: usize = 36 + 1 + 20 + 1 + 20;
 
 /// Whether this is the id of a client in the form that this library and Redisson write.
 pub(crate) fn is_client_id(text: &str) -> bool {

@@ -6,9 +6,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, ErrorKind};
 
-/// A reading of a monotonic clock that goes on while the machine is suspended.
+/// A reading of a monotonic clock that goes on while the machine is suspended, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
+pub(crate) struct Instant(u64);
 
 impl Instant {
     pub(crate) fn now() -> Self {
@@ -22,19 +22,24 @@ impl Instant {
         #[cfg(not(target_os = "linux"))]
         const CLOCK: ClockId = ClockId::Monotonic;
         let reading = clock_gettime(CLOCK);
-        let seconds = u64::try_from(reading.tv_sec).unwrap_or(0);
-        let nanos = u32::try_from(reading.tv_nsec).unwrap_or(0);
-        Self(Duration::new(seconds, nanos))
+        let whole = u64::try_from(reading.tv_sec).unwrap_or(0) * NANOS_IN_A_SECOND;
+        Self(whole + u64::try_from(reading.tv_nsec).unwrap_or(0))
     }
 
-    /// Returns the instant `duration` later; saturates at the end of the clock.
+    /// Returns the instant `duration` later; saturates at the end of the clock, after 584 years.
     pub(crate) fn after(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(duration))
+        Self(self.0.saturating_add(nanos(duration)))
     }
 
     /// Returns the instant `duration` earlier; saturates at the start of the clock.
     pub(crate) fn before(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(duration))
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+
+    /// A number that two readings share by chance only.
+    pub(crate) fn scattered(self) -> u64 {
+        // The golden ratio spreads neighbours evenly (Knuth, The Art of Computer Programming, 6.4).
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     }
 
     /// The length of the next nap of a sleep until `end`.
@@ -47,8 +52,14 @@ impl Instant {
 
     /// The time from here to `later`; zero if `later` is earlier.
     pub(crate) fn until(self, later: Self) -> Duration {
-        later.0.saturating_sub(self.0)
+        Duration::from_nanos(later.0.saturating_sub(self.0))
     }
+}
+
+const NANOS_IN_A_SECOND: u64 = 1_000_000_000;
+
+fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(NANOS_IN_A_SECOND).saturating_add(duration.subsec_nanos().into())
 }
 
 const LONGEST_NAP: Duration = Duration::from_secs(1);
@@ -111,8 +122,7 @@ impl Lease {
     pub(crate) fn until(now: Instant, end: Instant) -> Self {
         let left = now.until(end).min(Self::LONGEST);
         // Rounded up: a lease must not end before the promised time.
-        let millis = left.as_micros().div_ceil(1_000);
-        Self(u64::try_from(millis).unwrap_or(1).max(1))
+        Self(nanos(left).div_ceil(1_000_000).max(1))
     }
 
     pub(crate) fn millis(self) -> u64 {
@@ -128,8 +138,8 @@ impl Lease {
     /// The margin covers the granularity and the drift of two clocks: 1 %, at least 50 ms, at most a tenth of the
     /// lease.
     pub(crate) fn margin(self) -> Duration {
-        let lease = self.duration();
-        (lease / 100).max(Duration::from_millis(50)).min(lease / 10)
+        let micros = self.0.saturating_mul(1_000);
+        Duration::from_micros((micros / 100).max(50_000).min(micros / 10))
     }
 
     /// The deadline of a holder whose request was sent at `sent`.
@@ -147,7 +157,7 @@ mod tests {
     impl Instant {
         /// A constructed reading, for state machines in virtual time.
         pub(crate) const fn from_millis(millis: u64) -> Self {
-            Self(Duration::from_millis(millis))
+            Self(millis.saturating_mul(1_000_000))
         }
 
         /// Stops the clock of this thread at this reading until the result is dropped.

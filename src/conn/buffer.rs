@@ -13,12 +13,14 @@ pub(super) struct Buffer {
     start: usize,
     end: usize,
     largest: Largest,
+    /// The memory of the last list, for the next one.
+    spare: Vec<Value>,
 }
 
 impl Buffer {
     /// A buffer for replies up to `largest`.
     pub(super) fn for_replies(largest: Largest) -> Self {
-        Self { bytes: vec![], start: 0, end: 0, largest }
+        Self { bytes: vec![], start: 0, end: 0, largest, spare: vec![] }
     }
 
     pub(super) fn accept(&mut self, largest: Largest) {
@@ -30,7 +32,11 @@ impl Buffer {
     }
 
     pub(super) fn take(&mut self) -> io::Result<Option<Value>> {
-        let Some((value, length)) = frame::read(&self.bytes[self.start..self.end], self.largest)? else {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let Some((value, length)) = frame::read(&self.bytes[self.start..self.end], self.largest, &mut self.spare)?
+        else {
             return Ok(None);
         };
         self.start += length;
@@ -38,6 +44,16 @@ impl Buffer {
             (self.start, self.end) = (0, 0);
         }
         Ok(Some(value))
+    }
+
+    /// Takes a reply that was read, to use its memory again.
+    pub(super) fn reclaim(&mut self, reply: Value) {
+        if let Value::Array(mut values) = reply
+            && values.capacity() <= frame::FEW
+        {
+            values.clear();
+            self.spare = values;
+        }
     }
 
     /// Returns free space for the next read.

@@ -75,9 +75,14 @@ impl Connection {
         let sent = if asks { self.send(&[&asking()[..], request].concat(), end) } else { self.send(request, end) };
         sent.map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
         let reply = self.receive_one(asks, limits.answer_by());
-        match reply.and_then(|reply| self.interpret(&reply, read)) {
+        let answer = reply.and_then(|reply| {
+            let answer = self.interpret(&reply, read);
+            self.buffer.reclaim(reply);
+            answer
+        });
+        match answer {
             Ok(answer) => answer,
-            Err(error) => Err(self.broke(error, limits.of(self.socket.limit()))),
+            Err(error) => Err(self.broke(error, limits.of(self.socket.stream.limit()))),
         }
     }
 
@@ -110,7 +115,7 @@ impl Connection {
     }
 
     fn lost(&self, error: io::Error, limits: Limits) -> Error {
-        trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.limit()))
+        trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.stream.limit()))
     }
 
     /// A connection that answered before and wants a login now is to be closed. The request had no effect.

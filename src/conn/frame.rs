@@ -24,13 +24,36 @@ impl Largest {
 /// The limits are checked before any memory is reserved, so a hostile length costs nothing. Numbers, texts and lists of
 /// them, as scripts send them, are read here: the general parser allocates a buffer of 8 KiB for every value, which
 /// costs more than the rest of a request.
-pub(super) fn read(bytes: &[u8], largest: Largest) -> io::Result<Option<(Value, usize)>> {
+pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Vec<Value>) -> io::Result<Option<(Value, usize)>> {
+    if let Some(read) = few_numbers(bytes, spare) {
+        return Ok(Some(read));
+    }
     let mut reader = Reader { bytes, at: 0, elements: 0, largest };
     match reader.value(DEEPEST) {
         Ok(value) => Ok(Some((value, reader.at))),
         Err(Unread::Incomplete) => Ok(None),
         Err(Unread::Garbled(error)) => Err(error),
     }
+}
+
+/// Reads a list of few numbers, none below zero, that is here whole, as nearly every script answers; `None` for all
+/// else. The list gets the `spare` memory.
+fn few_numbers(bytes: &[u8], spare: &mut Vec<Value>) -> Option<(Value, usize)> {
+    let [b'*', count @ b'1'..=FEW_AS_DIGIT, b'\r', b'\n', ..] = bytes else { return None };
+    spare.clear();
+    let mut at = 4;
+    for _ in b'0'..*count {
+        let [b':', digits @ ..] = &bytes[at..] else { return None };
+        let mut value = 0;
+        let length = digits.iter().take(LONGEST_NUMBER).take_while(|digit| digit.is_ascii_digit());
+        let length = length.inspect(|&&digit| value = 10 * value + i64::from(digit - b'0')).count();
+        if length == 0 || !digits[length..].starts_with(b"\r\n") {
+            return None;
+        }
+        spare.push(Value::Int(value));
+        at += 1 + length + 2;
+    }
+    Some((Value::Array(std::mem::take(spare)), at))
 }
 
 struct Reader<'a> {
@@ -158,6 +181,11 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
     }
 }
 
+/// Scripts answer with so many numbers at most, nearly always.
+pub(super) const FEW: usize = 4;
+const FEW_AS_DIGIT: u8 = b'4';
+/// Numbers with so many digits always fit.
+const LONGEST_NUMBER: usize = 18;
 /// Scripts answer with so many elements at most, nearly always.
 const USUAL_ELEMENTS: usize = 3;
 const LONGEST_TEXT: usize = 64 * 1024;
@@ -168,7 +196,7 @@ mod tests {
     use super::*;
 
     fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
-        let read = read(bytes, Largest::REPLY).map_err(|error| error.to_string())?;
+        let read = read(bytes, Largest::REPLY, &mut vec![]).map_err(|error| error.to_string())?;
         Ok(read.map(|(_, length)| length))
     }
 
@@ -189,6 +217,9 @@ mod tests {
         check(b"$-1\r\n");
         check(b"*-1\r\n");
         check(b"*0\r\n");
+        check(b"*2\r\n:1\r\n:123456789012345678\r\n");
+        check(b"*2\r\n:1\r\n:-1\r\n");
+        check(b"*4\r\n:1\r\n:2\r\n:3\r\n$1\r\nx\r\n");
         check(b"*3\r\n:1\r\n*2\r\n$1\r\nx\r\n_\r\n+y\r\n");
         check(b"%1\r\n+a\r\n*1\r\n:1\r\n");
         check(b"|1\r\n+ttl\r\n:1\r\n$1\r\nv\r\n");
@@ -234,7 +265,7 @@ mod tests {
     fn replies_read_as_the_general_parser_reads_them() {
         let check = |reply: &[u8]| {
             let general = redis::parse_redis_value(reply).unwrap();
-            assert_eq!(read(reply, Largest::REPLY).unwrap(), Some((general, reply.len())), "{reply:?}");
+            assert_eq!(read(reply, Largest::REPLY, &mut vec![]).unwrap(), Some((general, reply.len())), "{reply:?}");
         };
         check(b":-12\r\n");
         check(b":+5\r\n");
@@ -243,6 +274,11 @@ mod tests {
         check(b"$4\r\na\r\nb\r\n");
         check(b"$0\r\n\r\n");
         check(b"*0\r\n");
+        check(b"*1\r\n:0\r\n");
+        check(b"*2\r\n:1\r\n:30000\r\n");
+        check(b"*2\r\n:0\r\n:-1\r\n");
+        check(b"*4\r\n:1\r\n:123456789012345678\r\n:1234567890123456789\r\n:9\r\n");
+        check(b"*5\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n");
         check(b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n:1\r\n");
         check(b"$-1\r\n");
         check(b"*-1\r\n");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::address::Endpoint;
 use super::resolver::Resolver;
-use super::stream::{TimedStream, dial_first, dial_unix, left_until, moved_at_once};
+use super::stream::{TimedStream, dial_first, dial_unix, moved_at_once};
 use super::tls::Session;
 use super::trouble::NoConnection;
 use crate::time::Instant;
@@ -16,8 +16,6 @@ use crate::time::Instant;
 pub(super) struct Socket {
     pub(super) stream: TimedStream,
     session: Option<Box<Session>>,
-    /// The time that was left when the last request was started.
-    limit: Duration,
 }
 
 impl Socket {
@@ -37,7 +35,7 @@ impl Socket {
             Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)),
         };
         let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
-        Ok(Self { stream, session: None, limit: Duration::ZERO })
+        Ok(Self { stream, session: None })
     }
 
     /// Makes the handshake of TLS. From then on all bytes go through the session.
@@ -47,14 +45,8 @@ impl Socket {
         Ok(())
     }
 
-    /// The time that the server had for the last request.
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
-    }
-
     /// Writes all of `bytes`. After an error the server did not receive all of them.
     pub(super) fn write_all(&mut self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        self.limit = left_until(deadline)?;
         if let Some(session) = &mut self.session {
             return session.write_all(&mut self.stream, bytes, deadline);
         }

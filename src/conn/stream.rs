@@ -24,11 +24,13 @@ pub(super) struct TimedStream {
     /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
+    /// The time that was left for the last write with a deadline.
+    limit: Duration,
 }
 
 impl TimedStream {
     pub(super) fn new(stream: impl Into<OwnedFd>) -> Self {
-        Self { stream: Arc::new(stream.into()), read_timeout: None, write_timeout: None }
+        Self { stream: Arc::new(stream.into()), read_timeout: None, write_timeout: None, limit: Duration::ZERO }
     }
 
     /// Writes a part of `bytes`, at least one byte, by `deadline`, or at once where there is none: then the error
@@ -36,11 +38,12 @@ impl TimedStream {
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
             let left = deadline.map(left_until).transpose()?;
-            if let Some(left) = left
-                && needs_setting(self.write_timeout, left)
-            {
-                set_socket_timeout(&self.stream, Timeout::Send, Some(left))?;
-                self.write_timeout = Some(left);
+            if let Some(left) = left {
+                self.limit = left;
+                if needs_setting(self.write_timeout, left) {
+                    set_socket_timeout(&self.stream, Timeout::Send, Some(left))?;
+                    self.write_timeout = Some(left);
+                }
             }
             let flags = if left.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
             match rustix::net::send(&self.stream, bytes, flags | quietly()) {
@@ -80,6 +83,11 @@ impl TimedStream {
         let mut fds = [PollFd::from_borrowed_fd(self.stream.as_fd(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
+    }
+
+    /// The time that was left for the last write with a deadline.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// The address of the server; `None` for a Unix socket.

@@ -70,8 +70,9 @@ impl Engine {
         bounds: Bounds,
     ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
         let side = request.kind.side();
-        let (held, counts) =
-            self.keeper.with_ledger(hold, |ledger, now| (ledger.counts(), ledger.counts_after_reentry(now, side)));
+        let (held, counts, raise) = self.keeper.with_ledger(hold, |ledger, now| {
+            (ledger.counts(), ledger.counts_after_reentry(now, side), ledger.raise(now, request.lease))
+        });
         let counts = counts.map_err(|loss| self.keeper.lost(hold, loss))?;
         if hold.kind.family() != request.kind.family() {
             let (held, wanted) = (hold.label(), request.kind.label(side));
@@ -79,7 +80,6 @@ impl Engine {
             return Err(Error::new(ErrorKind::OtherKind, text));
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
-        let raise = self.keeper.with_ledger(hold, |ledger, now| ledger.raise(now, request.lease));
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let confirmation = hold.confirmation(request.needs);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use once_cell::sync::OnceCell;
+
 use crate::bell::{Bell, Bells, Hung};
 use crate::durability::Durability;
 use crate::engine::background::JobTicket;
@@ -41,9 +43,9 @@ pub(crate) struct HoldState {
 /// What becomes of a hold.
 pub(crate) struct Progress {
     state: Mutex<State>,
-    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
-    /// holds with one bell.
-    ended: Bells,
+    /// Rung when the hold is not live any more, and when its deadline came nearer; made by the first thread that waits
+    /// for that. One thread may wait for several holds with one bell.
+    ended: OnceCell<Bells>,
     /// The number of the server that was asked last to report changes of the key.
     watched_at: AtomicUsize,
 }
@@ -78,7 +80,7 @@ pub(crate) struct Aftermath {
 impl Progress {
     pub(crate) fn new(ledger: Ledger, needs: Option<Durability>) -> Self {
         let state = State { ledger, on_lost: vec![], told: false, pending_check: None, needs, moved_on: None };
-        Self { state: Mutex::new(state), ended: Bells::default(), watched_at: AtomicUsize::new(NOWHERE) }
+        Self { state: Mutex::new(state), ended: OnceCell::new(), watched_at: AtomicUsize::new(NOWHERE) }
     }
 }
 
@@ -131,7 +133,7 @@ impl HoldState {
         let is_sooner = state.ledger.good_until() < deadline;
         drop(state);
         if phase != Phase::Live || is_sooner {
-            self.progress.ended.ring_all();
+            self.progress.ended.get().inspect(|bells| bells.ring_all());
         }
         let is_forgotten = was_abandoned && phase != Phase::Live;
         (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten })
@@ -218,7 +220,7 @@ impl HoldState {
 
     /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
     pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
-        self.progress.ended.hang(bell)
+        self.progress.ended.get_or_init(Bells::default).hang(bell)
     }
 
     /// The deadline of a live hold.

@@ -97,7 +97,10 @@ impl Kind for PermitLock {
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        let question = |claim: &Claim| command("ZMSCORE", (claim.name.taken_permits(), ids_of(&claim.owner)));
+        let question = |claim: &Claim| {
+            let ids: Vec<_> = ids_of(&claim.owner).into_iter().map(Vec::from).collect();
+            command("ZMSCORE", (claim.name.taken_permits(), ids))
+        };
         look::each(claims, question, |_, reply| match reply {
             Value::Array(scores) if scores.contains(&Value::Nil) => Some(RenewalAnswer::Lost(Loss::Gone)),
             Value::Array(_) => Some(RenewalAnswer::Renewed),
@@ -124,20 +127,29 @@ pub(crate) struct Permits {
 pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
     let text = owner.as_str();
     let (client, hold) = (text.split(':').next().unwrap_or(text), text.rsplit('.').next().unwrap_or(text));
-    let client: String = client.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-    let hold = hold.parse().unwrap_or(0_u64) & 0xffff_ffff_ffff;
-    OwnerId::encoded(&format!("{client:0>16}{hold:012x}.{count}"))
+    let client = client.chars().filter_map(|letter| letter.to_digit(16)).take(16);
+    let client = client.fold(0, |client, digit| client << 4 | u128::from(digit));
+    let stem = client << 48 | u128::from(hold.parse().unwrap_or(0_u64) & 0xffff_ffff_ffff);
+    let mut text = String::with_capacity(LONGEST_OWNER);
+    let digits = (0..STEM_DIGITS).rev().map(|place| u32::try_from(stem >> (4 * place) & 0xf).unwrap_or(0));
+    text.extend(digits.filter_map(|digit| char::from_digit(digit, 16)));
+    text.push('.');
+    text.push_str(itoa::Buffer::new().format(count));
+    OwnerId::encoded(&text)
 }
 
 /// The ids of the permits of an owner that [`owner_of`] made.
-pub(crate) fn ids_of(owner: &OwnerId) -> Vec<Vec<u8>> {
+pub(crate) fn ids_of(owner: &OwnerId) -> Vec<[u8; 16]> {
     let (stem, count) = owner.as_str().split_once('.').unwrap_or((owner.as_str(), "0"));
-    let digits: Vec<u8> =
-        stem.chars().filter_map(|c| c.to_digit(16)).filter_map(|digit| u8::try_from(digit).ok()).collect();
-    let stem: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let stem = u128::from_str_radix(stem, 16).unwrap_or(0);
     let count = count.parse().unwrap_or(0_u16);
-    (0..count).map(|index| [&stem[..], &index.to_be_bytes()].concat()).collect()
+    (0..count).map(|index| (stem << 16 | u128::from(index)).to_be_bytes()).collect()
 }
+
+/// The hexadecimal digits of client and hold in an owner: 64 and 48 bits.
+const STEM_DIGITS: u32 = 16 + 12;
+/// Client, hold, a point and the number of permits.
+const LONGEST_OWNER: usize = 16 + 12 + 1 + 10;
 
 pub(crate) fn count(name: &LockName) -> Call<Permits> {
     COUNT.call(name, &[name.key(), name.taken_permits().as_bytes()], |reply| match list(reply)? {

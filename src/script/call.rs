@@ -111,18 +111,21 @@ impl<T> Call<T> {
         Self { round_trips, ..Self::of_words(route, Words::beginning_with(0, &[], 0), Read::Plain(|_| None)) }
     }
 
+    #[inline(always)]
     pub(crate) fn arg(mut self, word: impl Word) -> Self {
         self.words.add(word);
         self
     }
 
     /// Adds the three arguments of a publication: channel, message, command.
+    #[inline(always)]
     pub(crate) fn publishing(self, channel: &str, message: &str) -> Self {
         self.arg(channel).arg(message).publish_command()
     }
 
     /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
     /// client has chosen its kind of pub/sub.
+    #[inline(always)]
     pub(crate) fn publish_command(mut self) -> Self {
         let start = self.words.len();
         self.words.add(PubSub::Plain.publish());
@@ -146,6 +149,7 @@ impl<T> Call<T> {
     }
 
     /// Lets answers count only after a wait for replicas, where `is_needed`. A conversion drops the wait.
+    #[inline(always)]
     pub(crate) fn confirmed(self, confirmation: Option<Confirmation>, is_needed: fn(&T) -> bool) -> Self {
         let confirmation = confirmation.map(|confirmation| Box::new(Confirmed { confirmation, is_needed }));
         Self { confirmation, ..self }

@@ -19,7 +19,7 @@ impl RetryPause {
     pub(crate) fn next(&mut self) -> Duration {
         let bound = self.bound;
         self.bound = (bound * 2).min(LONGEST);
-        share(bound / 2, bound)
+        share(random(), bound / 2, bound)
     }
 
     /// Raises the bound of the next pause to at least `bound`.
@@ -28,9 +28,9 @@ impl RetryPause {
     }
 }
 
-/// Returns a random duration between `least` and `most`.
-pub(crate) fn share(least: Duration, most: Duration) -> Duration {
-    let share = u32::try_from(random() % 1_000).unwrap_or(0);
+/// Returns a duration between `least` and `most`, by a random number.
+pub(crate) fn share(random: u64, least: Duration, most: Duration) -> Duration {
+    let share = u32::try_from(random % 1_000).unwrap_or(0);
     least + most.saturating_sub(least) * share / 1_000
 }
 

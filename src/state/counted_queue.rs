@@ -18,6 +18,8 @@ use foldhash::HashMap;
 pub(crate) struct CountedQueues<Key, Waiter> {
     next: u64,
     queues: HashMap<Key, VecDeque<Entry<Waiter>>>,
+    /// The memory of the queue that became empty last, for the next one.
+    spare: Option<VecDeque<Entry<Waiter>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +39,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> (u64, bool) {
         self.next += 1;
         let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
-        let queue = self.queues.entry(key.clone()).or_default();
+        let queue = self.queues.entry(key.clone()).or_insert_with(|| self.spare.take().unwrap_or_default());
         queue.push_back(entry);
         (self.next, queue.len() == 1)
     }
@@ -126,7 +128,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         let asked_unrung = is_let_through(queue, at);
         let Some(left) = queue.remove(at) else { return vec![] };
         if queue.is_empty() {
-            same_key.remove();
+            self.spare = Some(same_key.remove()).filter(|spare| spare.capacity() <= MOST_SPARE);
             return vec![];
         }
         let mut wakes = free.map_or_else(Vec::new, |free| self.ring(key, free, left.asks));
@@ -154,9 +156,12 @@ fn is_let_through<Waiter>(queue: &VecDeque<Entry<Waiter>>, at: usize) -> bool {
 
 impl<Key, Waiter> Default for CountedQueues<Key, Waiter> {
     fn default() -> Self {
-        Self { next: 0, queues: HashMap::default() }
+        Self { next: 0, queues: HashMap::default(), spare: None }
     }
 }
+
+/// A larger queue gives its memory back.
+const MOST_SPARE: usize = 64;
 
 #[cfg(test)]
 impl<Key, Waiter> CountedQueues<Key, Waiter> {

@@ -140,7 +140,7 @@ impl Exchange {
             State::LastFence(error) | State::Over(error) => return Next::Over(error.clone()),
         }
         let end = now.after(self.bounds.command_timeout).min(self.bounds.end);
-        let limits = if self.bounds.repeat { Limits::answered_within(end, self.part()) } else { Limits::by(end) };
+        let limits = if self.bounds.repeat { Limits::answered_within(end, self.part(now)) } else { Limits::by(end) };
         match self.in_doubt.fenceable.last() {
             Some(identity) => Next::Fence(identity.clone(), limits),
             None => Next::Send { whole: self.whole, limits },
@@ -173,7 +173,7 @@ impl Exchange {
             Err(Fault::Unanswered(_, error)) => {
                 self.took = Duration::ZERO;
                 // Many clients may wait for one silent server, and must not retry at the same moment.
-                self.pause.at_least(self.part());
+                self.pause.at_least(self.part(now));
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
             Err(fault) => self.failed(now, now, fault, false),
@@ -285,10 +285,11 @@ impl Exchange {
         Failed { error, in_doubt }
     }
 
-    /// The time of one attempt. The rest of the bound suffices to fence a silent connection and to repeat the
-    /// request. The time is random, so that the clients of a server that hung do not retry at the same moment.
-    fn part(&self) -> Duration {
-        share(self.bounds.command_timeout / 3, self.bounds.command_timeout / 2).max(SHORTEST_ATTEMPT)
+    /// The time of one attempt at `now`. The rest of the bound suffices to fence a silent connection and to repeat the
+    /// request. The clock is chance enough that the clients of a server that hung do not retry at the same moment.
+    fn part(&self, now: Instant) -> Duration {
+        let timeout = self.bounds.command_timeout;
+        share(now.scattered(), timeout / 3, timeout / 2).max(SHORTEST_ATTEMPT)
     }
 }
 

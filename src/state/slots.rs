@@ -1,14 +1,15 @@
 //! The idempotency keys of one client: a slot for each request under way, and numbers that only rise.
 
-use std::collections::{BTreeSet, HashMap};
+use foldhash::HashMap;
+use smallvec::SmallVec;
 
 use crate::name::LockName;
 
-/// The slots in use, by name, and the last number.
+/// The slots in use, by name and in order, and the last number.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     last: u64,
-    used: HashMap<LockName, BTreeSet<u32>>,
+    used: HashMap<LockName, SmallVec<[u32; 4]>>,
 }
 
 impl Slots {
@@ -18,16 +19,16 @@ impl Slots {
             Some(used) => used,
             None => self.used.entry(name.clone()).or_default(),
         };
-        let gap = (0..).zip(used.iter()).find(|(free, used)| free != *used).map(|(free, _)| free);
-        let slot = gap.unwrap_or_else(|| used.last().map_or(0, |last| last + 1));
-        used.insert(slot);
+        let gap = (0..).zip(used.iter()).position(|(lowest, used)| lowest != *used).unwrap_or(used.len());
+        let slot = gap.try_into().unwrap_or(u32::MAX);
+        used.insert(gap, slot);
         slot
     }
 
     /// Frees a slot after its request is over.
     pub(crate) fn free(&mut self, name: &LockName, slot: u32) {
         if let Some(used) = self.used.get_mut(name) {
-            used.remove(&slot);
+            used.retain(|used| *used != slot);
             if used.is_empty() {
                 self.used.remove(name);
             }

@@ -50,7 +50,8 @@ fn a_mute_connection_is_fenced_and_the_request_repeated() {
 #[test]
 fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     let bounds = bounds();
-    let parts: Vec<_> = (0..200).map(|_| begun(&bounds).part()).collect();
+    let parts: Vec<_> =
+        (0..200).map(|step| begun(&bounds).part(START.after(Duration::from_nanos(step * step)))).collect();
     assert!(parts.iter().all(|part| (TIMEOUT / 3..=TIMEOUT / 2).contains(part)));
     // The values are spread: no tenth of the range contains more than a third.
     for tenth in 0..10 {
