@@ -7,7 +7,6 @@ use crate::config::{ClientBuilder, Config};
 use crate::conn::{
     Address, Cluster, Connector, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start,
 };
-use crate::doctor::Finding;
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,6 +18,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
+use crate::script::examination::Examination;
 use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -48,11 +48,15 @@ pub struct Client {
 impl Client {
     /// Opens a client with default settings and checks that the server answers.
     ///
-    /// URLs: `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS (cargo feature `tls`),
-    /// `redis+cluster://[user:password@]host[:port],host[:port]` for a Redis Cluster,
-    /// `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database]` for the master behind these
-    /// sentinels, `redis+replicated://host,host[/database]` for the master of these servers, the same three with
-    /// `rediss+` for TLS, and `redis+unix:///path`, all with the parameters
+    /// | URL | what it reaches |
+    /// |---|---|
+    /// | `redis://[user:password@]host[:port][/database]` | a server |
+    /// | `redis+cluster://[user:password@]host[:port],host[:port]` | a Redis Cluster |
+    /// | `redis+sentinel://[user:password@]host[:port],host[:port]/service[/database]` | the master behind these sentinels |
+    /// | `redis+replicated://host,host[/database]` | the master of these servers |
+    /// | `redis+unix:///path` | a server, by a Unix socket |
+    ///
+    /// `rediss` in place of `redis` is TLS (cargo feature `tls`), but of a Unix socket. All take the parameters
     /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
     /// `%3F`, `%23`, `%40` and `%25`. A user without a password logs in with an empty password. Any other part of a
     /// URL is refused by name.
@@ -66,10 +70,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Config` for a malformed URL, and for a certificate that one side refuses; `Unsupported` for TLS without
-    /// the cargo feature `tls`, a Sentinel or a node of a
-    /// Redis Cluster behind `redis://`, or a server of its own behind `redis+cluster://`; `Connection` when the server
-    /// is not reached; `Refused` when the server refuses the login or is a replica.
+    /// `Config` for a malformed URL, and for a certificate that one side refuses; `Unsupported` for TLS without the
+    /// cargo feature `tls`, a Sentinel or a node of a Redis Cluster behind `redis://`, or a server of its own behind
+    /// `redis+cluster://`; `Connection` when the server is not reached; `Refused` when the server refuses the login or
+    /// is a replica.
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
@@ -347,7 +351,7 @@ impl Client {
     /// Lists the holds of this client, those of leaked guards included; empty in a forked child.
     ///
     /// A hold whose thread ended is listed until its deadline, not renewed any more, and reported by
-    /// [`Observer::abandoned`](crate::Observer::abandoned).
+    /// [`Observer::abandoned`](crate::Observer::abandoned). A lost hold is listed no more.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -377,27 +381,24 @@ impl Client {
         self.handle.look().map_or_else(Vec::new, |engine| engine.cells.waiters.all(Instant::now()))
     }
 
-    /// Looks for settings and states of each server that endanger locks: eviction, persistence, replicas, rights of
-    /// the user, proxies, clocks, and own locks without a time to live. Lists the findings about each server, the worst
-    /// first; a well-kept server has none.
+    /// Asks each server for the settings and states that decide whether locks are safe there. Lists each server, by its
+    /// address, with its answers; the crate `lockson-doctor` judges them.
     ///
-    /// Changes nothing, and takes at most one [`command_timeout`](ClientBuilder::command_timeout) for each server. What
-    /// the user may not ask is a finding, too.
+    /// Changes nothing, and takes at most one [`command_timeout`](ClientBuilder::command_timeout) for each server.
     ///
     /// ```no_run
     /// let client = lockson::Client::connect("redis://localhost")?;
-    /// for finding in client.doctor()? {
-    ///     println!("{finding}");
+    /// for (server, answers) in client.examine()? {
+    ///     println!("{server} lacks rights: {:?}", answers?.missing?);
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect) when no server answers; `Closed` on a closed client. One of several servers that
-    /// does not answer is a finding.
-    pub fn doctor(&self) -> Result<Vec<Finding>> {
-        self.handle.begin()?.examine()
+    /// `Closed` on a closed client. A server that does not answer has an error in its place.
+    pub fn examine(&self) -> Result<Vec<(String, Result<Examination>)>> {
+        Ok(self.handle.begin()?.examine())
     }
 
     /// Asks Redis for the holders of this name, with their hosts and times to live, and for its waiters. Reads locks of all kinds and of Redisson, from any client.

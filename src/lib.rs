@@ -38,6 +38,12 @@
 //! | election | [`get_election`](Client::get_election) | none | one of several processes leads, and others ask which one |
 //! | once per interval | [`once_per`](Lock::once_per) | none | a job runs once per interval, on whatever machine |
 //!
+//! Every lock has the same verbs: [`lock`](Lock::lock), [`try_lock`](Lock::try_lock) and
+//! [`try_lock_for`](Lock::try_lock_for) give a [`Guard`]; [`run`](Lock::run), [`try_run`](Lock::try_run) and
+//! [`try_run_for`](Lock::try_run_for) run a closure under the lock. A busy lock is `Ok(None)`, never an
+//! [`Error`]; [`ErrorKind`] lists what else can happen, and [`Error::is_transient`] what to try again. A guard stays
+//! on its thread; [`owned`](Lock::owned) gives guards that may move.
+//!
 //! # What it promises, and what it cannot
 //!
 //! A holder knows its own deadline and is told of every loss: by question
@@ -57,9 +63,20 @@
 //! * [Glossary](guide::glossary)
 //! * [Architecture](guide::architecture) and [reliability](guide::reliability): how it is built, broken and proven
 //!
+//! # Cargo features
+//!
+//! None is on by default.
+//!
+//! * `tls`: `rediss://` and `valkeys://`
+//! * `credentials`: passwords that rotate, asked for at each connect
+//! * `metrics`, `tracing`: observers for the crates of these names
+//!
+//! Tests of a service use the crate `lockson-test`: locks that are lost, servers that are mute.
+//!
 //! # Platforms
 //!
 //! Linux and macOS. Windows lacks Unix sockets and the clock and polling calls used here.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, missing_debug_implementations, unreachable_pub)]
 #![cfg_attr(
     not(test),
@@ -114,7 +131,6 @@ mod config;
 mod conn;
 #[cfg(feature = "credentials")]
 mod credentials;
-mod doctor;
 mod durability;
 mod election;
 mod engine;
@@ -148,7 +164,6 @@ pub use client::Client;
 pub use config::ClientBuilder;
 #[cfg(feature = "credentials")]
 pub use credentials::{Credentials, Login};
-pub use doctor::{Finding, FindingKind, Severity};
 pub use durability::Durability;
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
@@ -166,6 +181,7 @@ pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
 pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use red::RedLock;
+pub use script::examination::{ClientSettings, ClockDifference, Examination};
 pub use semaphore::{Permits, Semaphore};
 #[cfg(feature = "metrics")]
 pub use telemetry::MetricsObserver;

@@ -68,7 +68,13 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
         return Ok(client.get_group_lock(name, [value]).force_unlock()?);
     }
     if options.latch {
-        return Ok(client.get_count_down_latch(name).delete()?);
+        let latch = client.get_count_down_latch(name);
+        let is_freed = latch.delete()?;
+        // Java's waiters sleep on when a latch is deleted, and wake when one counts down to zero.
+        if is_freed && latch.set_count_once(1)? {
+            latch.count_down()?;
+        }
+        return Ok(is_freed);
     }
     if let Some(permits) = options.permits {
         return Ok(client.get_semaphore(name).release_if_exists(permits)?);

@@ -4,45 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::conn::Server;
-use crate::doctor::{Client, Finding, findings};
 use crate::engine::caller::closed;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::error::Result;
 use crate::inspection::Inspection;
 use crate::name::{GivenName, LockName};
-use crate::script::examination::{Examination, examine};
+use crate::script::examination::{ClientSettings, Examination, examine};
 use crate::script::inspection::{find_connections, inspect, scan};
 use crate::time::Instant;
-use crate::transport::Fault;
+use crate::transport::{Fault, PubSub};
 
 impl Engine {
-    /// Examines each server within one command time-out. Fails if no server answers.
-    pub(crate) fn examine(&self) -> Result<Vec<Finding>> {
-        let (mut all, mut failures) = (vec![], vec![]);
-        let servers = self.servers();
-        for server in &servers {
-            let label = server.label();
-            match self.examine_one(server) {
-                Ok(examination) => {
-                    let client = Client {
-                        watchdog_interval: self.config.watchdog_interval,
-                        // One connection listens, one renews and watches.
-                        connections: self.config.max_connections.saturating_add(2),
-                        pub_sub: server.pub_sub_if_chosen(),
-                    };
-                    all.extend(findings(&label, &examination, client));
-                }
-                Err(error) => {
-                    all.push(Finding::unreachable(&label, &error));
-                    failures.push(error);
-                }
-            }
-        }
-        match failures.pop() {
-            Some(error) if failures.len() + 1 == servers.len() => Err(error),
-            _ => Ok(all),
-        }
+    /// Examines each server within one command time-out.
+    pub(crate) fn examine(&self) -> Vec<(String, Result<Examination>)> {
+        self.servers().iter().map(|server| (server.label(), self.examine_one(server))).collect()
     }
 
     /// Asks what Redis knows of a name. The connections of holders and waiters are a long list.
@@ -98,10 +74,16 @@ impl Engine {
         // A prefix that makes invalid names has no locks.
         let (named, bare) = (GivenName::new(self.full_name(SAMPLE)), GivenName::new(SAMPLE.into()));
         let sample = named.checked().or_else(|_| bare.checked())?;
+        let client = ClientSettings {
+            watchdog_interval: self.config.watchdog_interval,
+            // One connection listens, one renews and watches.
+            connections: self.config.max_connections.saturating_add(2),
+            sharded_pub_sub: server.pub_sub_if_chosen().map(|chosen| chosen == PubSub::Sharded),
+        };
         let deadline = Instant::now().after(self.config.command_timeout);
         // The connection is closed afterwards, because a transaction may be open on it.
         let mut connection = server.connection();
-        connection.round_trips(deadline, |send| examine(send, &locks, sample)).map_err(Fault::into_error)
+        connection.round_trips(deadline, |send| examine(send, &locks, sample, client)).map_err(Fault::into_error)
     }
 }
 

@@ -9,49 +9,81 @@ use redis::{Cmd, Value, cmd};
 
 use super::reply::{int, list, text};
 use super::{Pipeline, command};
-use crate::error::{Refusal, Stop};
+use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
 use crate::time::since_epoch;
 
 /// The answer of a server, or the refusal of the question.
-pub(crate) type Reported<T> = Result<T, Refusal>;
+pub(crate) type Reported<T> = crate::error::Result<T>;
 
-/// The answers of one server to the questions of the doctor.
+/// What one server answered when [`Client::examine`](crate::Client::examine) asked. A question that was refused has the
+/// refusal in place of its answer.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// for (server, answers) in client.examine()? {
+///     println!("{server}: {:?}", answers?.info?.get("redis_version"));
+/// }
+/// # Ok::<(), lockson::Error>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Examination {
+#[non_exhaustive]
+pub struct Examination {
     /// The fields of `INFO`.
-    pub(crate) info: Reported<BTreeMap<String, String>>,
-    /// The settings of [`SETTINGS`], each by its name.
-    pub(crate) settings: Reported<BTreeMap<String, String>>,
-    /// The reply to `HELLO`, which has the id of the connection.
-    pub(crate) hello: Reported<Option<i64>>,
+    pub info: Reported<BTreeMap<String, String>>,
+    /// The settings `appendfsync`, `save`, `timeout` and `client-output-buffer-limit`, each by its name.
+    pub settings: Reported<BTreeMap<String, String>>,
+    /// The id of the connection in the reply to `HELLO`.
+    pub hello: Reported<Option<i64>>,
     /// The id of the connection, asked for twice in two round trips.
-    pub(crate) ids: [Reported<i64>; 2],
+    pub ids: [Reported<i64>; 2],
     /// The number of connections that a fence of the own, spared connection killed.
-    pub(crate) fence: Reported<i64>,
+    pub fence: Reported<i64>,
     /// Whether keys can be tracked.
-    pub(crate) tracking: Reported<()>,
-    pub(crate) clock: Reported<Clock>,
-    /// The words of the commands that the user may not run.
-    pub(crate) missing: Reported<Vec<&'static str>>,
-    /// The own locks without a time to live.
-    pub(crate) endless: Reported<Vec<String>>,
+    pub tracking: Reported<()>,
+    /// The clock of the server beside the clock of this machine.
+    pub clock: Reported<ClockDifference>,
+    /// The commands of some kind of lock that the user may not run.
+    pub missing: Reported<Vec<&'static str>>,
+    /// The locks of this client that have no time to live.
+    pub endless: Reported<Vec<String>>,
+    /// The settings of this client.
+    pub client: ClientSettings,
 }
 
-/// The clock of the server beside the clock of this machine.
+/// The clock of a server beside the clock of this machine; see [`Examination`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Clock {
+#[non_exhaustive]
+pub struct ClockDifference {
     /// How far the clocks differ at least, whatever the time that the question took.
-    pub(crate) apart: Duration,
-    pub(crate) server_is_ahead: bool,
+    pub apart: Duration,
+    /// Whether the server is ahead.
+    pub server_is_ahead: bool,
+}
+
+/// The settings of a client that decide whether a server suits it; see [`Examination`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ClientSettings {
+    /// The interval at which holds are renewed.
+    pub watchdog_interval: Duration,
+    /// The most connections that the client opens to one server.
+    pub connections: usize,
+    /// Whether pub/sub is sharded, where it is chosen.
+    pub sharded_pub_sub: Option<bool>,
 }
 
 /// The settings that decide about locks and are not in `INFO`.
-pub(crate) const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "client-output-buffer-limit"];
+const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "client-output-buffer-limit"];
 
 /// Asks a server over a connection of its own, which must be closed afterwards. `locks` are the names of own locks;
 /// `sample` is a name like them.
-pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &LockName) -> Result<Examination, Stop> {
+pub(crate) fn examine(
+    send: &mut Pipeline<'_>,
+    locks: &[LockName],
+    sample: &LockName,
+    client: ClientSettings,
+) -> Result<Examination, Stop> {
     let replies = send(&[cmd("HELLO"), command("CLIENT", "ID"), cmd("INFO")])?;
     let [hello, first, info] = &replies[..] else { return Err(Stop::NoReply) };
     let (hello, first) = (told(hello, |reply| Some(id_in_hello(reply)))?, told(first, int)?);
@@ -72,7 +104,7 @@ pub(crate) fn examine(send: &mut Pipeline<'_>, locks: &[LockName], sample: &Lock
     let endless = endless(send, locks)?;
     // A transaction stays open where the user may not end it, so this question is the last one.
     let missing = rights::missing(send, sample)?;
-    Ok(Examination { info, settings, hello, ids: [first, second], fence, tracking, clock, missing, endless })
+    Ok(Examination { info, settings, hello, ids: [first, second], fence, tracking, clock, missing, endless, client })
 }
 
 /// The names among `locks` whose keys have no time to live.
@@ -111,10 +143,10 @@ fn server_time(reply: &Value) -> Option<Duration> {
 }
 
 /// The server read its clock between the two readings of ours.
-fn compared(server: Duration, before: Duration, after: Duration) -> Clock {
+fn compared(server: Duration, before: Duration, after: Duration) -> ClockDifference {
     let server_is_ahead = server > after;
     let apart = if server_is_ahead { server - after } else { before.saturating_sub(server) };
-    Clock { apart, server_is_ahead }
+    ClockDifference { apart, server_is_ahead }
 }
 
 fn id_in_hello(reply: &Value) -> Option<i64> {
@@ -129,7 +161,7 @@ fn fields(info: &str) -> BTreeMap<String, String> {
 /// The answer in a reply, or its refusal; ends the round trips for a reply of an unknown shape.
 fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Reported<T>, Stop> {
     match reply {
-        Value::ServerError(error) => Ok(Err(Refusal::new(error))),
+        Value::ServerError(error) => Ok(Err(Error::refused(Refusal::new(error)))),
         reply => read(reply).map(Ok).ok_or(Stop::NoReply),
     }
 }

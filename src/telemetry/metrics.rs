@@ -22,11 +22,11 @@ use crate::listing::{HeldLock, LockWaiter};
 ///
 /// // Install a recorder first, for instance that of the crate `metrics-exporter-prometheus`.
 /// let observer = MetricsObserver::new();
-/// let client = Client::builder("redis://localhost").observer(observer).connect_lazily()?;
+/// let client = Client::builder("redis://localhost").observer(observer.clone()).connect_lazily()?;
 /// observer.sample([&client]); // at each scrape
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MetricsObserver;
 

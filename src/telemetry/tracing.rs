@@ -32,11 +32,19 @@ use crate::event::{
 /// ```
 /// use lockson::{Client, TracingObserver};
 ///
-/// let client = Client::builder("redis://localhost").observer(TracingObserver).connect_lazily()?;
+/// let client = Client::builder("redis://localhost").observer(TracingObserver::new()).connect_lazily()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct TracingObserver;
+
+impl TracingObserver {
+    /// Returns an observer.
+    pub fn new() -> Self {
+        Self
+    }
+}
 
 /// Hands on an event about a lock.
 macro_rules! tell {

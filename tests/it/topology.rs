@@ -5,8 +5,8 @@
 mod cluster;
 #[cfg(feature = "credentials")]
 mod credentials;
-mod doctor;
 mod durability;
+mod examination;
 mod rights;
 mod sentinel;
 mod slow_link;

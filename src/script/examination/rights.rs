@@ -1,53 +1,29 @@
-//! The commands of each kind of lock, and the question which of them the user may run.
-
-use std::collections::BTreeSet;
+//! The question which commands of locks the user may run.
 
 use redis::{Cmd, Value, cmd};
 
 use super::{Reported, only};
-use crate::error::{Refusal, Stop};
+use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
 use crate::script::{Pipeline, command};
 
-/// A kind, and the commands that its user needs, as the lines in `docs/operations.md` list them.
-pub(crate) const OF_KINDS: &[(&str, &[&str])] = &[
-    ("plain", &[SCRIPTS, OWNERS, "exists publish", LISTEN]),
-    ("spin", &[SCRIPTS, OWNERS, "exists"]),
-    ("fair", &[SCRIPTS, OWNERS, "exists publish time", LISTEN, QUEUE]),
-    ("fenced", &[SCRIPTS, OWNERS, "exists publish time get set", LISTEN]),
-    ("read-write", &[SCRIPTS, OWNERS, "exists publish hget hgetall set del", LISTEN]),
-    ("group", &[SCRIPTS, OWNERS, "publish time hget hlen", LISTEN]),
-    ("token", &[SCRIPTS, "get set pexpire pttl type"]),
-    ("semaphore", &[SCRIPTS, LISTEN, COUNT]),
-    ("latch", &[SCRIPTS, LISTEN, COUNT, "del"]),
-    ("expiring permits", &[SCRIPTS, LISTEN, PERMITS]),
-    ("election", &[SCRIPTS, OWNERS, "exists publish time get set del hget hmget", LISTEN]),
-];
-
-const SCRIPTS: &str = "ping evalsha eval";
-const LISTEN: &str = "subscribe unsubscribe";
-const OWNERS: &str = "hexists hset hdel pexpire pttl";
-const COUNT: &str = "publish get set incrby exists pexpire";
-const QUEUE: &str = "lindex llen lpop lpos lrange lrem rpush zadd zcard zrange zrangebyscore zrem zrevrange zscore";
-const PERMITS: &str = "publish get time zscore zadd zrangebyscore zrem zrange incrby decrby exists pttl pexpire";
-
-/// The commands in these lists.
-pub(crate) fn in_lists(lists: &[&'static str]) -> impl Iterator<Item = &'static str> {
-    lists.iter().flat_map(|list| list.split(' '))
-}
+/// The commands that every kind of lock needs.
+const SCRIPTS: [&str; 3] = ["ping", "evalsha", "eval"];
+/// The commands that some kinds need.
+const OTHERS: &str = "decrby del exists get hdel hexists hget hgetall hlen hmget hset incrby lindex llen lpop lpos lrange \
+                      lrem pexpire pttl publish rpush set subscribe time type unsubscribe zadd zcard zrange \
+                      zrangebyscore zrem zrevrange zscore";
 
 /// Returns the commands that the user may not run, whatever the key. The commands are queued in a transaction that is
 /// discarded: a server checks rights when it queues a command.
 pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Reported<Vec<&'static str>>, Stop> {
     if let Value::ServerError(error) = only(send(&[cmd("MULTI")])?)? {
         // Every kind needs these, which may run: they write nothing.
-        let scripts: Vec<_> = in_lists(&[SCRIPTS]).collect();
-        let replies = send(&scripts.iter().map(|word| example(word, sample)).collect::<Vec<_>>())?;
-        let missing = lacking(&scripts, &replies);
-        return Ok(if missing.is_empty() { Err(Refusal::new(&error)) } else { Ok(missing) });
+        let replies = send(&SCRIPTS.map(|word| example(word, sample)))?;
+        let missing = lacking(&SCRIPTS, &replies);
+        return Ok(if missing.is_empty() { Err(Error::refused(Refusal::new(&error))) } else { Ok(missing) });
     }
-    let all: BTreeSet<_> = OF_KINDS.iter().flat_map(|(_, lists)| in_lists(lists)).collect();
-    let all: Vec<_> = all.into_iter().collect();
+    let all: Vec<_> = SCRIPTS.into_iter().chain(OTHERS.split(' ')).collect();
     let mut questions: Vec<Cmd> = all.iter().map(|word| example(word, sample)).collect();
     questions.push(cmd("DISCARD"));
     Ok(Ok(lacking(&all, &send(&questions)?)))
@@ -77,41 +53,4 @@ fn example(word: &str, sample: &LockName) -> Cmd {
         _ => &[],
     };
     command(word, (sample.key(), arguments))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DOCUMENT: &str = include_str!("../../../docs/operations.md");
-
-    fn documented(start: &str) -> BTreeSet<&'static str> {
-        let line = DOCUMENT.lines().find(|line| line.contains(start)).unwrap();
-        line.split([' ', '`', ',']).filter_map(|word| word.strip_prefix('+')).collect()
-    }
-
-    #[test]
-    fn each_kind_needs_what_its_documented_line_lists() {
-        for (kind, lists) in OF_KINDS {
-            let listed: BTreeSet<&str> = in_lists(lists).collect();
-            let line = |kind: &str| documented(&format!("ACL SETUSER {kind} reset"));
-            let wanted = match *kind {
-                "group" => {
-                    line("plain").into_iter().filter(|word| *word != "exists").chain(["hget", "hlen", "time"]).collect()
-                }
-                "election" => line("fenced").into_iter().chain(["del", "hget", "hmget"]).collect(),
-                "semaphore" => {
-                    documented("The user of a semaphore").into_iter().filter(|word| *word != "del").collect()
-                }
-                "latch" => documented("The user of a semaphore"),
-                "expiring permits" => {
-                    let all = documented("The user of expiring permits");
-                    let optional = ["zcount", "zcard", "set", "zmscore", "del", "hget", "hmget", "hrandfield"];
-                    all.into_iter().filter(|word| !optional.contains(word)).collect()
-                }
-                kind => line(kind),
-            };
-            assert_eq!(listed, wanted, "{kind}");
-        }
-    }
 }

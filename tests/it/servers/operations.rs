@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use redis_cli::{lines_of, words_of};
-use scenes::{House, SCENES, Scene};
+use scenes::{House, Place, SCENES, Scene};
 
 use crate::support::at_once;
 
@@ -28,8 +28,8 @@ fn each_command_of_the_page_does_what_the_page_says() {
     assert_eq!(unused, Vec::<&str>::new(), "scenes that the page does not name");
     // A few blocks at a time, because each block has its own server.
     for few in blocks.chunks(8) {
-        for on_cluster in [false, true] {
-            at_once(few, |block| run(block, on_cluster));
+        for place in [Place::One, Place::Sentinels, Place::Cluster] {
+            at_once(few, |block| run(block, place));
         }
     }
 }
@@ -42,13 +42,13 @@ fn no_command_stands_outside_a_scene() {
 }
 
 /// Sets the scene, runs the commands and compares the shape of the answers.
-fn run(block: &Block, on_cluster: bool) {
+fn run(block: &Block, place: Place) {
     let scene = SCENES.iter().find(|scene| scene.name == block.scene);
     let scene = scene.unwrap_or_else(|| panic!("no scene {:?}", block.scene));
-    (scene.play)(&House::start(on_cluster), &mut |server, owners| {
+    (scene.play)(&House::start(place), &mut |server, owners| {
         for (words, wanted) in &block.commands {
             let mut words: Vec<String> = words.iter().map(|word| owners.put_into(word)).collect();
-            if on_cluster {
+            if place == Place::Cluster {
                 words.iter_mut().for_each(|word| *word = sharded(word));
             }
             let answer = lines_of(server, &words);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockson::{Client, ClientBuilder, Hold, Lock, Loss};
 use lockson_harness::proxy::When;
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::{RedisServer, RedisServerBuilder, eventually};
 
 use crate::support::faults::Rig;
 use crate::support::{SOON, TICK, joined, ms, open_peer, prefixed, ttl_ms};
@@ -18,24 +18,38 @@ pub(crate) struct Scene {
     pub(crate) play: fn(&House, &mut Commands<'_>),
 }
 
-/// One server, or a cluster of one master, behind a proxy.
+/// A topology of the page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    One,
+    Sentinels,
+    Cluster,
+}
+
+/// One server, a master with a sentinel, or a cluster of one master, behind a proxy.
 pub(crate) struct House {
     rig: Rig,
-    is_cluster: bool,
+    place: Place,
+    sentinel: Option<RedisServer>,
 }
 
 impl House {
-    pub(crate) fn start(is_cluster: bool) -> House {
-        if !is_cluster {
-            return House { rig: Rig::start(), is_cluster };
-        }
-        let rig = Rig::around(RedisServer::builder().config("cluster-enabled yes").start());
+    pub(crate) fn start(place: Place) -> House {
+        let cluster = (place == Place::Cluster).then_some("cluster-enabled yes");
+        let rig = Rig::around(cluster.into_iter().fold(RedisServer::builder(), RedisServerBuilder::config).start());
         // Clients are sent to the proxy, as on one server.
-        rig.server.run(&["CONFIG", "SET", "cluster-announce-port", &rig.proxy.port().to_string()]);
-        rig.server.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-        let state = || rig.server.query::<String>(&["CLUSTER", "INFO"]);
-        eventually(SOON, "the cluster is well", || state().contains("cluster_state:ok"));
-        House { rig, is_cluster }
+        let port = rig.proxy.port();
+        let sentinel = (place == Place::Sentinels).then(|| {
+            let watch = format!("sentinel monitor mymaster 127.0.0.1 {port} 1");
+            RedisServer::builder().argument("--sentinel").config(watch).start()
+        });
+        if cluster.is_some() {
+            rig.server.run(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
+            rig.server.run(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+            let state = || rig.server.query::<String>(&["CLUSTER", "INFO"]);
+            eventually(SOON, "the cluster is well", || state().contains("cluster_state:ok"));
+        }
+        House { rig, place, sentinel }
     }
 
     pub(crate) fn server(&self) -> &RedisServer {
@@ -44,7 +58,11 @@ impl House {
 
     fn url(&self) -> String {
         let url = self.rig.proxy.url();
-        if self.is_cluster { url.replace("redis://", "redis+cluster://") } else { url }
+        match &self.sentinel {
+            Some(sentinel) => format!("redis+sentinel://{}/mymaster", sentinel.address()),
+            None if self.place == Place::Cluster => url.replace("redis://", "redis+cluster://"),
+            None => url,
+        }
     }
 
     fn builder(&self) -> ClientBuilder {
@@ -56,7 +74,7 @@ impl House {
     }
 
     fn channels(&self) -> Vec<String> {
-        let which = if self.is_cluster { "SHARDCHANNELS" } else { "CHANNELS" };
+        let which = if self.place == Place::Cluster { "SHARDCHANNELS" } else { "CHANNELS" };
         self.server().query(&["PUBSUB", which])
     }
 }

@@ -130,19 +130,25 @@ fn dead_masters_are_left_behind_every_link() {
 
     let mut campaign = Campaign::start("dead masters of a cluster, at 0 to 300 ms of round trip", 8, 8);
     let authority = Authority::new();
-    let mut longest = Duration::ZERO;
-    for round_trip in [0, 100, 200, 300].map(ms) {
-        let scene = Scene::new(masters(), round_trip, RedisServer::address);
-        longest = longest.max(scene.find_again(plain));
-        let secured = RedisCluster::start_with(4, 0, |builder| builder.tls(&authority.server()));
-        for node in secured.nodes() {
+    let over_tls = |round_trip| {
+        let cluster = RedisCluster::start_with(4, 0, |builder| builder.tls(&authority.server()));
+        for node in cluster.nodes() {
             node.run(&["CONFIG", "SET", "cluster-announce-hostname", "localhost"]);
             node.run(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname"]);
         }
-        let scene = Scene::new(secured, round_trip, RedisServer::tls_address);
-        longest = longest.max(scene.find_again(|places| {
+        Scene::new(cluster, round_trip, RedisServer::tls_address).find_again(|places| {
             Client::builder(&format!("rediss+cluster://{places}")).tls(Tls::new().with_ca_file(authority.file()))
-        }));
+        })
+    };
+    let mut longest = Duration::ZERO;
+    for round_trip in [0, 100, 200, 300].map(ms) {
+        // Most of a scene is to wait, so two run side by side.
+        let took = thread::scope(|scope| {
+            let secured = scope.spawn(|| over_tls(round_trip));
+            let open = Scene::new(masters(), round_trip, RedisServer::address).find_again(plain);
+            open.max(secured.join().expect("the lock is found over TLS"))
+        });
+        longest = longest.max(took);
         campaign.passed(2);
     }
     campaign.end(format!("found again within {longest:.1?}"));

@@ -1,10 +1,36 @@
 //! Findings about what the user may do, what stands between, and the own locks.
 
+use lockson::{Error, Examination, Result};
+
 use super::Severity::{Danger, Note, Warning};
 use super::{Finding, FindingKind};
-use crate::error::Refusal;
-use crate::script::examination::rights::{OF_KINDS, in_lists};
-use crate::script::examination::{Examination, Reported, SETTINGS};
+
+/// A kind, and the commands that its user needs, as the lines in `docs/operations.md` list them.
+const OF_KINDS: &[(&str, &[&str])] = &[
+    ("plain", &[SCRIPTS, OWNERS, "exists publish", LISTEN]),
+    ("spin", &[SCRIPTS, OWNERS, "exists"]),
+    ("fair", &[SCRIPTS, OWNERS, "exists publish time", LISTEN, QUEUE]),
+    ("fenced", &[SCRIPTS, OWNERS, "exists publish time get set", LISTEN]),
+    ("read-write", &[SCRIPTS, OWNERS, "exists publish hget hgetall set del", LISTEN]),
+    ("group", &[SCRIPTS, OWNERS, "publish time hget hlen", LISTEN]),
+    ("token", &[SCRIPTS, "get set pexpire pttl type"]),
+    ("semaphore", &[SCRIPTS, LISTEN, COUNT]),
+    ("latch", &[SCRIPTS, LISTEN, COUNT, "del"]),
+    ("expiring permits", &[SCRIPTS, LISTEN, PERMITS]),
+    ("election", &[SCRIPTS, OWNERS, "exists publish time get set del hget hmget", LISTEN]),
+];
+
+const SCRIPTS: &str = "ping evalsha eval";
+const LISTEN: &str = "subscribe unsubscribe";
+const OWNERS: &str = "hexists hset hdel pexpire pttl";
+const COUNT: &str = "publish get set incrby exists pexpire";
+const QUEUE: &str = "lindex llen lpop lpos lrange lrem rpush zadd zcard zrange zrangebyscore zrem zrevrange zscore";
+const PERMITS: &str = "publish get time zscore zadd zrangebyscore zrem zrange incrby decrby exists pttl pexpire";
+
+/// The commands in these lists.
+fn in_lists(lists: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    lists.iter().flat_map(|list| list.split(' '))
+}
 
 pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
     let mut findings = vec![];
@@ -32,7 +58,7 @@ fn proxy(examination: &Examination) -> Option<Finding> {
     Some(Finding::new(
         Warning,
         FindingKind::Proxy,
-        format!("HELLO is refused with {}", refusal.word()),
+        format!("HELLO is refused with {}", word(refusal)),
         "a proxy, or a renamed command: the client cannot see that a server has become a replica until a write fails",
         "connect to the server itself, or let HELLO pass",
     ))
@@ -42,11 +68,11 @@ fn id_in_hello(examination: &Examination) -> Option<i64> {
     examination.hello.as_ref().ok().copied().flatten()
 }
 
-fn fencing(fence: &Reported<i64>) -> Option<Finding> {
+fn fencing(fence: &Result<i64>) -> Option<Finding> {
     let what = match fence {
         Ok(0) => return None,
         Ok(killed) => format!("CLIENT KILL of the own connection, which was to be spared, killed {killed}"),
-        Err(refusal) => format!("CLIENT KILL is refused with {}", refusal.word()),
+        Err(refusal) => format!("CLIENT KILL is refused with {}", word(refusal)),
     };
     Some(Finding::new(
         Warning,
@@ -58,12 +84,12 @@ fn fencing(fence: &Reported<i64>) -> Option<Finding> {
     ))
 }
 
-fn tracking(tracking: &Reported<()>) -> Option<Finding> {
+fn tracking(tracking: &Result<()>) -> Option<Finding> {
     let refusal = tracking.as_ref().err()?;
     Some(Finding::new(
         Warning,
         FindingKind::Tracking,
-        format!("CLIENT TRACKING is refused with {}", refusal.word()),
+        format!("CLIENT TRACKING is refused with {}", word(refusal)),
         "a lock that was deleted, flushed or taken is told to its holder at the next renewal, not at once",
         "give the user +client|tracking and &__redis__:invalidate",
     ))
@@ -102,23 +128,77 @@ fn endless(name: &str) -> Finding {
 
 fn not_asked(examination: &Examination) -> Vec<Finding> {
     let Examination { info, settings, clock, missing, endless, ids: [first, second], .. } = examination;
-    let of_settings = format!("the settings {}", SETTINGS.join(", "));
     let questions = [
         ("version, memory, persistence, replicas and connections", info.as_ref().err(), "+info"),
-        (&of_settings, settings.as_ref().err(), "+config|get"),
+        ("the settings appendfsync, save, timeout, client-output-buffer-limit", settings.as_ref().err(), "+config|get"),
         ("the clock", clock.as_ref().err(), "+time"),
         ("the rights of the user for each kind of lock", missing.as_ref().err(), "+multi +discard"),
         ("the time to live of the own locks", endless.as_ref().err(), "+pttl"),
         ("whether a proxy shares connections", first.as_ref().err().or(second.as_ref().err()), "+client|id"),
     ];
-    let about = |(question, refusal, right): (&str, Option<&Refusal>, &str)| {
+    let about = |(question, refusal, right): (&str, Option<&Error>, &str)| {
         Some(Finding::new(
             Note,
             FindingKind::NotAsked,
-            format!("{question} could not be asked: {}", refusal?.word()),
+            format!("{question} could not be asked: {}", word(refusal?)),
             "what it would show is not among these findings",
             &format!("let a user with {right} ask, or look at the console of the provider"),
         ))
     };
     questions.into_iter().filter_map(about).collect()
+}
+
+/// The first word of a refusal.
+fn word(refusal: &Error) -> &str {
+    refusal.redis_word().unwrap_or("no answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_command_of_every_kind_is_asked_for() {
+        let server = lockson_harness::RedisServer::start();
+        server.run(&["ACL", "SETUSER", "asks", "reset", "on", ">word", "+multi", "+discard"]);
+        let url = server.url().replace("redis://", "redis://asks:word@");
+        let (_, answers) = lockson::Client::builder(&url).connect_lazily().unwrap().examine().unwrap().remove(0);
+        let asked: BTreeSet<&str> = answers.unwrap().missing.unwrap().into_iter().collect();
+        let needed: BTreeSet<&str> = OF_KINDS.iter().flat_map(|(_, lists)| in_lists(lists)).collect();
+        assert_eq!(asked, needed);
+    }
+
+    const DOCUMENT: &str = include_str!("../../docs/operations.md");
+
+    fn documented(start: &str) -> BTreeSet<&'static str> {
+        let line = DOCUMENT.lines().find(|line| line.contains(start)).unwrap();
+        line.split([' ', '`', ',']).filter_map(|word| word.strip_prefix('+')).collect()
+    }
+
+    #[test]
+    fn each_kind_needs_what_its_documented_line_lists() {
+        for (kind, lists) in OF_KINDS {
+            let listed: BTreeSet<&str> = in_lists(lists).collect();
+            let line = |kind: &str| documented(&format!("ACL SETUSER {kind} reset"));
+            let wanted = match *kind {
+                "group" => {
+                    line("plain").into_iter().filter(|word| *word != "exists").chain(["hget", "hlen", "time"]).collect()
+                }
+                "election" => line("fenced").into_iter().chain(["del", "hget", "hmget"]).collect(),
+                "semaphore" => {
+                    documented("The user of a semaphore").into_iter().filter(|word| *word != "del").collect()
+                }
+                "latch" => documented("The user of a semaphore"),
+                "expiring permits" => {
+                    let all = documented("The user of expiring permits");
+                    let optional = ["zcount", "zcard", "set", "zmscore", "del", "hget", "hmget", "hrandfield"];
+                    all.into_iter().filter(|word| !optional.contains(word)).collect()
+                }
+                kind => line(kind),
+            };
+            assert_eq!(listed, wanted, "{kind}");
+        }
+    }
 }

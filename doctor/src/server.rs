@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lockson::Examination;
+
 use super::Severity::{Danger, Note, Warning};
-use super::{Client, Finding, FindingKind};
-use crate::script::examination::Examination;
-use crate::transport::PubSub;
+use super::{Finding, FindingKind};
 
 type Fields = BTreeMap<String, String>;
 
-pub(super) fn findings(examination: &Examination, client: Client) -> Vec<Finding> {
+pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
+    let client = &examination.client;
     let mut findings = vec![];
     if let Ok(info) = &examination.info {
         findings.extend(version(info));
@@ -20,13 +21,13 @@ pub(super) fn findings(examination: &Examination, client: Client) -> Vec<Finding
         findings.extend(writes(info));
         findings.extend(replicas(info));
         findings.extend(connections(info, client.connections));
-        findings.extend(client.pub_sub.and_then(|chosen| pub_sub(info, chosen)));
+        findings.extend(client.sharded_pub_sub.and_then(|is_sharded| pub_sub(info, is_sharded)));
     }
     if let Ok(settings) = &examination.settings {
         findings.extend(idle_timeout(settings, client.watchdog_interval));
         findings.extend(output_buffer(settings));
     }
-    if let Ok(clock) = examination.clock
+    if let Ok(clock) = &examination.clock
         && clock.apart >= CLOCKS_DIFFER
     {
         let side = if clock.server_is_ahead { "ahead of" } else { "behind" };
@@ -70,12 +71,12 @@ fn version(info: &Fields) -> Option<Finding> {
 }
 
 /// On a cluster all clients of a lock must use the same kind of pub/sub.
-fn pub_sub(info: &Fields, chosen: PubSub) -> Option<Finding> {
+fn pub_sub(info: &Fields, is_sharded: bool) -> Option<Finding> {
     info.get("redis_mode").filter(|mode| *mode == "cluster")?;
     // Redis 7.0 brought sharded pub/sub; a Valkey tells a version of Redis that has it.
     let major = info.get("redis_version")?.split('.').next()?.parse::<u32>().ok()?;
-    match (chosen, major >= 7) {
-        (PubSub::Plain, true) => Some(Finding::new(
+    match (is_sharded, major >= 7) {
+        (false, true) => Some(Finding::new(
             Warning,
             FindingKind::PubSub,
             "this client uses plain pub/sub on a cluster that knows sharded pub/sub",
@@ -83,7 +84,7 @@ fn pub_sub(info: &Fields, chosen: PubSub) -> Option<Finding> {
              default, are not woken",
             "leave out sharded_pub_sub(false) unless all clients are set so, and give the user +ssubscribe and +spublish",
         )),
-        (PubSub::Sharded, false) => Some(Finding::new(
+        (true, false) => Some(Finding::new(
             Danger,
             FindingKind::PubSub,
             "this client uses sharded pub/sub, which this member does not know",
@@ -257,7 +258,7 @@ const MOST_REPLICAS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Severity;
+    use crate::Severity;
 
     fn fields(text: &str) -> Fields {
         text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.into(), value.into())).collect()
@@ -276,15 +277,15 @@ mod tests {
 
     #[test]
     fn both_kinds_of_pub_sub_are_judged_by_the_version_on_a_cluster() {
-        let check = |mode: &str, version: &str, chosen: PubSub, severity: Option<Severity>| {
+        let check = |mode: &str, version: &str, is_sharded: bool, severity: Option<Severity>| {
             let info = fields(&format!("redis_mode:{mode}\nredis_version:{version}"));
-            assert_eq!(pub_sub(&info, chosen).map(|finding| finding.severity()), severity, "{mode} {version}");
+            assert_eq!(pub_sub(&info, is_sharded).map(|finding| finding.severity), severity, "{mode} {version}");
         };
-        check("cluster", "7.0.15", PubSub::Sharded, None);
-        check("cluster", "7.0.15", PubSub::Plain, Some(Warning));
-        check("cluster", "6.2.14", PubSub::Plain, None);
-        check("cluster", "6.2.14", PubSub::Sharded, Some(Danger));
-        check("standalone", "7.0.15", PubSub::Plain, None);
+        check("cluster", "7.0.15", true, None);
+        check("cluster", "7.0.15", false, Some(Warning));
+        check("cluster", "6.2.14", false, None);
+        check("cluster", "6.2.14", true, Some(Danger));
+        check("standalone", "7.0.15", false, None);
     }
 
     #[test]
