@@ -1,121 +1,74 @@
 //! Every command on every kind of lock, on one server, behind sentinels and on a cluster.
 
-use std::any::Any;
-use std::process::{Command, Output};
-use std::thread;
-use std::time::Duration;
+#[path = "eyes/table.rs"]
+mod table;
 
-use lockson::Client;
+use std::any::Any;
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+
+use lockson::{Client, Lock};
 use lockson_harness::{Authority, HelperProcess, RedisCluster, RedisServer, SentinelSet, Validity, eventually};
 use serde_json::Value;
 
-/// A kind of lock, as the commands see it.
-struct Kind {
-    /// The word for the kind in JSON.
-    word: &'static str,
-    hold: fn(&Client, &str) -> Box<dyn Any>,
-    /// Waits for what `hold` has, and gives it back.
-    wait: fn(&Client, &str),
-    /// The options with which `free` frees this kind; `OWNER` stands for the holder.
-    free: &'static [&'static str],
-    /// Whether Redis has a list of holders.
-    has_holders: bool,
-    /// Whether waiters can be seen.
-    listens: bool,
-    /// Whether Redis shows by the key alone that it is a lock.
-    is_listed: bool,
+use table::{Case, Lockson, Row, SOON};
+
+type Hold = fn(&Client, &str) -> Box<dyn Any>;
+type Wait = fn(&Client, &str);
+
+/// A kind that is waited for as it is taken.
+macro_rules! lock {
+    ($row:literal, |$client:ident, $name:ident| $lock:expr) => {
+        ($row, |$client, $name| Box::new($lock.lock().unwrap()), |$client, $name| drop($lock.lock().unwrap()))
+    };
 }
-
-/// A kind that is freed by its name alone, and shows everything.
-const USUAL: Kind = Kind {
-    word: "plain",
-    hold: |client, name| Box::new(client.get_lock(name).lock().unwrap()),
-    wait: |client, name| drop(client.get_lock(name).lock().unwrap()),
-    free: &[],
-    has_holders: true,
-    listens: true,
-    is_listed: true,
-};
-
-const KINDS: &[Kind] = &[
-    USUAL,
-    Kind { hold: |client, name| Box::new(client.get_non_reentrant_lock(name).lock().unwrap()), ..USUAL },
-    Kind {
-        hold: |client, name| Box::new(client.get_spin_lock(name).lock().unwrap()),
-        wait: |client, name| drop(client.get_spin_lock(name).lock().unwrap()),
-        listens: false,
-        ..USUAL
-    },
-    // Without a queue nothing shows that it is fair.
-    Kind {
-        hold: |client, name| Box::new(client.get_fair_lock(name).lock().unwrap()),
-        wait: |client, name| drop(client.get_fair_lock(name).lock().unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "fenced",
-        hold: |client, name| Box::new(client.get_fenced_lock(name).lock().unwrap()),
-        wait: |client, name| drop(client.get_fenced_lock(name).lock().unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "write",
-        hold: |client, name| Box::new(client.get_read_write_lock(name).write().lock().unwrap()),
-        wait: |client, name| drop(client.get_read_write_lock(name).read().lock().unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "read",
-        hold: |client, name| Box::new(client.get_read_write_lock(name).read().lock().unwrap()),
-        wait: |client, name| drop(client.get_read_write_lock(name).write().lock().unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "token",
-        hold: |client, name| Box::new(client.get_token_lock(name).lock().unwrap()),
-        wait: |client, name| drop(client.get_token_lock(name).lock().unwrap()),
-        free: &["--owner", "OWNER"],
-        listens: false,
-        ..USUAL
-    },
-    Kind {
-        word: "leader",
-        hold: |client, name| Box::new(client.get_election(name).candidate("one").campaign().unwrap()),
-        wait: |client, name| drop(client.get_election(name).candidate("two").campaign().unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "group",
-        hold: |client, name| Box::new(client.get_group_lock(name, ["seat"]).lock().unwrap()),
-        wait: |client, name| drop(client.get_group_lock(name, ["seat"]).lock().unwrap()),
-        free: &["--value", "seat"],
-        ..USUAL
-    },
-    Kind {
-        word: "permit",
-        hold: |client, name| {
+/// A kind of lock by its row in the table: how it is taken, and how it is waited for and given back.
+const KINDS: &[(&str, Hold, Wait)] = &[
+    lock!("Lock", |client, name| client.get_lock(name)),
+    lock!("Non-reentrant lock", |client, name| client.get_non_reentrant_lock(name)),
+    lock!("Spin lock", |client, name| client.get_spin_lock(name)),
+    lock!("Fair lock", |client, name| client.get_fair_lock(name)),
+    lock!("Non-reentrant fair lock", |client, name| client.get_non_reentrant_fair_lock(name)),
+    lock!("Fenced lock", |client, name| client.get_fenced_lock(name)),
+    lock!("Write lock", |client, name| client.get_read_write_lock(name).write()),
+    lock!("Token lock", |client, name| client.get_token_lock(name)),
+    lock!("Multi-lock", |client, name| Lock::multi([name, &format!("{name}:b")].map(|name| client.get_lock(name)))),
+    lock!("Group lock", |client, name| client.get_group_lock(name, ["seat"])),
+    (
+        "Read lock",
+        |client, name| Box::new(client.get_read_write_lock(name).read().lock().unwrap()),
+        |client, name| drop(client.get_read_write_lock(name).write().lock().unwrap()),
+    ),
+    (
+        "Election",
+        |client, name| Box::new(client.get_election(name).candidate("one").campaign().unwrap()),
+        |client, name| drop(client.get_election(name).candidate("two").campaign().unwrap()),
+    ),
+    (
+        "Expirable permits",
+        |client, name| {
             let permits = client.get_permit_expirable_semaphore(name);
             permits.set_permits_once(1).unwrap();
             Box::new(permits.acquire(1).unwrap())
         },
-        wait: |client, name| drop(client.get_permit_expirable_semaphore(name).acquire(1).unwrap()),
-        ..USUAL
-    },
-    Kind {
-        word: "semaphore",
-        hold: |client, name| {
+        |client, name| drop(client.get_permit_expirable_semaphore(name).acquire(1).unwrap()),
+    ),
+    (
+        "Semaphore",
+        |client, name| {
             let semaphore = client.get_semaphore(name);
             semaphore.set_permits_once(1).unwrap();
-            let permits = semaphore.acquire(1).unwrap();
-            permits.leave_to_release();
+            semaphore.acquire(1).unwrap().leave_to_release();
             Box::new(())
         },
-        wait: |client, name| drop(client.get_semaphore(name).acquire(1).unwrap()),
-        free: &["--permits", "1"],
-        has_holders: false,
-        is_listed: false,
-        ..USUAL
-    },
+        |client, name| drop(client.get_semaphore(name).acquire(1).unwrap()),
+    ),
+    (
+        "Count-down latch",
+        |client, name| Box::new(client.get_count_down_latch(name).set_count_once(2).unwrap()),
+        |client, name| client.get_count_down_latch(name).wait().unwrap(),
+    ),
 ];
 
 #[test]
@@ -131,22 +84,6 @@ fn every_kind_behind_sentinels() {
 #[test]
 fn every_kind_on_a_cluster() {
     check(&RedisCluster::start(2, 0).url());
-}
-
-#[test]
-fn a_latch_is_shown_waited_for_and_opened() {
-    let server = RedisServer::start();
-    let (url, client) = (server.url(), Client::connect(&server.url()).unwrap());
-    let latch = client.get_count_down_latch("loaded");
-    latch.set_count_once(2).unwrap();
-    assert_eq!(json(&lockson(&url, &["show", "loaded", "--json"]))["available"], 2);
-    assert_eq!(code(&lockson(&url, &["wait", "loaded", "--latch", "--timeout", "1ms"])), 124);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| latch.wait().unwrap());
-        assert_eq!(code(&lockson(&url, &["free", "loaded", "--latch", "--reason", "test"])), 0);
-        waits.join().unwrap();
-    });
-    assert_eq!(code(&lockson(&url, &["wait", "loaded", "--latch"])), 0);
 }
 
 #[test]
@@ -182,18 +119,6 @@ fn one_owner_is_freed_and_others_stay() {
     eventually(SOON, "the freed reader is told", || other.lost().is_some());
     assert!(readers.iter().all(|reader| reader.is_held()));
     assert_eq!(json(&lockson(&url, &["show", "prices", "--json"]))["holder_count"], 2);
-}
-
-#[test]
-fn a_lock_of_java_is_shown_and_freed() {
-    let server = RedisServer::start();
-    let owner = "0f3c8a2b-7d51-4a39-9a55-2f8f4f3f1d10:87";
-    server.run(&["HSET", "orders", owner, "2"]);
-    server.run(&["PEXPIRE", "orders", "30000"]);
-    let shown = json(&lockson(&server.url(), &["show", "orders", "--json"]));
-    assert_eq!((&shown["holders"][0]["owner"], &shown["holders"][0]["hold_count"]), (&owner.into(), &2.into()));
-    assert_eq!(code(&lockson(&server.url(), &["free", "orders", "--reason", "test"])), 0);
-    assert_eq!(json(&lockson(&server.url(), &["show", "orders", "--json"]))["held"], false);
 }
 
 #[test]
@@ -298,44 +223,26 @@ fn completions_and_the_man_page_name_every_command() {
     }
 }
 
-/// Holds a lock of each kind, lets somebody wait, and asks every command about it.
+/// Checks all rows of the table, each with a held lock and a waiter.
 fn check(url: &str) {
     let (holder, waiter) = (Client::connect(url).unwrap(), Client::connect(url).unwrap());
-    for (number, kind) in KINDS.iter().enumerate() {
-        let name = format!("eyes:{number}");
-        let _held = (kind.hold)(&holder, &name);
-        let shown = json(&lockson(url, &["show", &name, "--json"]));
-        assert_eq!(shown["kind"], kind.word, "{shown}");
-        assert_eq!(shown["without_rights"], Value::Array(vec![]));
-        if kind.has_holders {
-            assert_eq!(shown["holders"][0]["client"]["process"], std::process::id(), "{shown}");
-        }
-        assert!(lockson(url, &["show", &name]).status.success());
-        let listed = lockson(url, &["ls", "eyes:", "--json"]).stdout;
-        let is_listed = String::from_utf8(listed).unwrap().lines().any(|line| line.contains(&format!("{name:?}")));
-        assert!(is_listed || !kind.is_listed, "{}", kind.word);
-        assert_eq!(code(&lockson(url, &["wait", &name, "--timeout", "1ms"])), 124, "{}", kind.word);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| (kind.wait)(&waiter, &name));
-            if kind.listens {
-                eventually(SOON, "the waiter is seen", || {
-                    let waiters = json(&lockson(url, &["waiters", &name, "--json"]));
-                    waiters["waiting_clients"] != 0 || waiters["waiters"] != Value::Array(vec![])
-                });
-            }
-            let owner = shown["holders"][0]["owner"].as_str().unwrap_or_default();
-            let options = kind.free.iter().map(|option| if *option == "OWNER" { owner } else { option });
-            let words: Vec<&str> = ["free", &name, "--reason", "test"].into_iter().chain(options).collect();
-            let free = lockson(url, &words);
-            assert_eq!(code(&free), 0, "{} {free:?}", kind.word);
-            waits.join().unwrap();
-        });
-        assert_eq!(code(&lockson(url, &["wait", &name, "--timeout", "5s"])), 0, "{}", kind.word);
+    let rows = Row::all();
+    assert_eq!(rows.len(), KINDS.len());
+    let program = Path::new(env!("CARGO_BIN_EXE_lockson"));
+    for row in rows {
+        let (_, hold, wait) = KINDS.iter().find(|(lock, ..)| *lock == row.lock).expect("the kind is known");
+        let names = ["", ":b"].map(|end| format!("eyes:{}{end}", row.lock));
+        let _held = hold(&holder, &names[0]);
+        let parts = if row.lock == "Multi-lock" { 2 } else { 1 };
+        let case = Case { names: &names[..parts], values: &["seat"], process: Some(std::process::id()) };
+        let (client, name) = (waiter.clone(), names[0].clone());
+        let waits = thread::spawn(move || wait(&client, &name));
+        row.check(Lockson { program, url }, &case, || waits.join().unwrap());
     }
 }
 
 fn lockson(url: &str, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lockson")).env("LOCKSON_URL", url).args(arguments).output().unwrap()
+    Lockson { program: Path::new(env!("CARGO_BIN_EXE_lockson")), url }.output(arguments)
 }
 
 fn code(output: &Output) -> i32 {
@@ -347,5 +254,3 @@ fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
-
-const SOON: Duration = Duration::from_secs(20);

@@ -2,6 +2,7 @@
 
 mod command;
 mod ends;
+mod places;
 mod trials;
 mod worker;
 

@@ -2,6 +2,7 @@
 
 mod actor;
 mod checks;
+mod command_line;
 mod document;
 mod kind;
 mod lanes;
@@ -120,6 +121,7 @@ fn run(options: &Options, score: &Score) -> Results {
         println!("cluster: {}", on_cluster.line());
         score.add(&on_cluster);
     }
+    part("commands", &mut || command_line::check(&cast, options.kinds(), score));
     if options.wants_token() {
         score.attempt("token", || results.token = token::run(&server, score));
     }

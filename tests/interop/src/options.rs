@@ -13,7 +13,7 @@ pub(crate) struct Options {
     pub(crate) soak: Duration,
     /// Every cell of the table of shares, which is written down; otherwise a sample.
     pub(crate) all_shares: bool,
-    /// Short soaks, and no shares of long holds: the sample that gates a change.
+    /// Short soaks and fewer shares: the sample that gates a change.
     pub(crate) brief: bool,
     parts: Vec<String>,
     kinds: Vec<&'static Kind>,
@@ -89,10 +89,10 @@ fn kinds(text: &str) -> Result<Vec<&'static Kind>, String> {
 
 const BRIEF_SOAK: Duration = Duration::from_secs(15);
 const PARTS: &[&str] =
-    &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "cluster", "token"];
+    &["matrix", "redisson3", "names", "state", "handover", "fairness", "order", "soak", "cluster", "commands", "token"];
 const USAGE: &str = "\
-usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,cluster,token]
+usage: lockson-interop [--only matrix,redisson3,names,state,handover,fairness,order,soak,cluster,commands,token]
                        [--kinds plain,fair,...] [--soak-seconds 60] [--rehearse] [--brief] [--all-shares]
 --rehearse   Redisson plays the Rust part too: tries the checks themselves, for every kind
---brief      soaks for 15 s and measures no shares of long holds; the document is not written
+--brief      soaks for 15 s and measures fewer shares, none of long holds; the document is not written
 --all-shares measures every cell of the table of shares, in a quarter of an hour, and writes the table into the document";

@@ -118,9 +118,9 @@ fn fights(kinds: &[&'static Kind]) -> Vec<Fight> {
     fights
 }
 
-/// Alone, so that no JVM is still loading code when the fights begin.
+/// Each JVM alone, so that none is still loading code when the fights begin.
 fn warm_up(peers: &mut [Peer], stake: &'static Stake) {
-    for (place, peer) in peers.iter_mut().enumerate() {
+    for (place, peer) in peers.iter_mut().enumerate().filter(|(place, _)| SEATS[*place] == Seat::Java) {
         let duration = WARMING_UP.as_millis();
         let command = format!("cycle {} duration_ms={duration}", stake.words(peer, &format!("warm-{place}")));
         let tickets: Vec<Ticket> = (0..4).map(|thread| peer.send(&format!("{command} thread={thread}"))).collect();
@@ -288,7 +288,12 @@ impl Pair {
 
 impl Fight {
     fn is_wanted(&self, options: &Options) -> bool {
-        options.all_shares || (self.is_sampled() && !(options.brief && self.is_long()))
+        options.all_shares || (self.is_sampled() && !(options.brief && self.is_left_out()))
+    }
+
+    /// The cells that the sample of a gate leaves out: long holds, and the easier combinations of short ones.
+    fn is_left_out(&self) -> bool {
+        self.is_long() || (self.hold_us < 10_000 && self.threads != [4, 4])
     }
 
     /// The cells of a short run: the lock in every combination, the other kinds in the hardest.
