@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::crew::Books;
-use crate::plan::{CRASHING, LATENESS, LONG_JOB, PAUSING, STOCK, TIME_TO_LIVE};
+use crate::plan::{CRASHING, FRESH, LATENESS, LONG_JOB, PAUSING, STOCK, STOCK_WITHOUT_LOCK, TIME_TO_LIVE};
 use crate::progress::thousands;
 use crate::report::{Mark, Receipt};
 use crate::sale::Sight;
@@ -18,7 +18,7 @@ pub struct Audit<'a> {
     pub stock: u32,
     pub records: Vec<Sale>,
     pub is_locked: bool,
-    /// The events during the sale; `None` if the sale had no acts.
+    /// The events during the sale; `None` if the sale could not go on.
     pub acts: Option<Acts>,
 }
 
@@ -50,16 +50,14 @@ impl Audit<'_> {
             self.check_crash(&mut table, acts);
             self.check_pause(&mut table, acts);
         }
+        self.check_fresh(&mut table);
         let end = if self.is_locked { "still taken" } else { "released" };
         table.row("lock at the end", end, self.is_locked.then(|| "the lock was not given back".into()));
         table.troubles
     }
 
     fn check_sold(&self, table: &mut Table) {
-        let mut times: BTreeMap<u32, usize> = (1..=STOCK).map(|item| (item, 0)).collect();
-        for sale in &self.records {
-            *times.entry(sale.item).or_default() += 1;
-        }
+        let times = times_sold(&self.records, STOCK);
         let items = |wanted: fn(usize) -> bool| -> Vec<u32> {
             times.iter().filter(|(_, times)| wanted(**times)).map(|(item, _)| *item).collect()
         };
@@ -103,6 +101,12 @@ impl Audit<'_> {
             format!("two held the lock at once: {count}, the first of them {first} and {second}")
         });
         table.row("two holders at once", &count, wrong);
+    }
+
+    fn check_fresh(&self, table: &mut Table) {
+        let sold = self.books.receipts.iter().filter(|receipt| receipt.sale.till == FRESH).count();
+        let wrong = (sold == 0).then(|| format!("till {FRESH} sold nothing"));
+        table.row("sold by the fresh till", &thousands(sold), wrong);
     }
 
     fn check_nesting(&self, table: &mut Table) {
@@ -202,6 +206,24 @@ impl Audit<'_> {
     }
 }
 
+/// Prints what went wrong without the lock; returns a fault if nothing did.
+pub fn check_without_lock(records: &[Sale]) -> Vec<String> {
+    let (sold, stock) = (records.len(), STOCK_WITHOUT_LOCK as usize);
+    let twice = times_sold(records, STOCK_WITHOUT_LOCK).values().filter(|times| **times > 1).count();
+    println!("  {} sales of {stock} items, {twice} of them sold more than once.", thousands(sold));
+    println!("  {} customers have paid for nothing.", thousands(sold.saturating_sub(stock)));
+    if sold > stock && twice > 0 { vec![] } else { vec!["without the lock nothing was sold twice".into()] }
+}
+
+/// How often each item of a stock was sold.
+fn times_sold(records: &[Sale], stock: u32) -> BTreeMap<u32, usize> {
+    let mut times: BTreeMap<u32, usize> = (1..=stock).map(|item| (item, 0)).collect();
+    for sale in records {
+        *times.entry(sale.item).or_default() += 1;
+    }
+    times
+}
+
 impl Table {
     fn row(&mut self, what: &str, found: &str, wrong: Option<String>) {
         show(if wrong.is_some() { "WRONG" } else { "ok" }, what, found);
@@ -239,5 +261,19 @@ impl Books {
     /// Whether a till has finished its long job with an item, or has noticed the loss of the lock.
     pub fn has_acted(&self, till: u32, item: u32) -> bool {
         self.has_sold(till, item) || self.lost.iter().any(|(loser, _)| *loser == till)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sale_without_lock_must_be_oversold() {
+        let sale = |item| Sale { item, till: 1, seller: 1, price: 1_999 };
+        let once: Vec<Sale> = (1..=STOCK_WITHOUT_LOCK).map(sale).collect();
+        assert_eq!(check_without_lock(&once), ["without the lock nothing was sold twice"]);
+        let twice: Vec<Sale> = once.iter().cloned().chain([sale(7)]).collect();
+        assert_eq!(check_without_lock(&twice), [""; 0]);
     }
 }

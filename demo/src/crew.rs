@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockson_harness::HelperProcess;
 
 use crate::Result;
-use crate::plan::{Fault, PATIENCE};
+use crate::plan::{FRESH, PATIENCE};
 use crate::report::{Look, Mark, Order, Receipt, Report};
 use crate::till;
 
@@ -14,7 +14,9 @@ use crate::till;
 pub struct Crew {
     url: String,
     name: String,
-    fault: Fault,
+    has_lock: bool,
+    /// Whether the fresh till is the one in Java.
+    pub with_java: bool,
     tills: Vec<Till>,
     pub books: Books,
 }
@@ -47,15 +49,17 @@ enum State {
 }
 
 impl Crew {
-    /// A crew without processes, for the sale of this name.
-    pub fn new(url: &str, name: &str, fault: Fault) -> Self {
-        Self { url: url.into(), name: name.into(), fault, tills: vec![], books: Books::default() }
+    /// A crew without processes, for the sale of this name; without the lock every seller locks another name.
+    pub fn new(url: &str, name: &str, has_lock: bool, with_java: bool) -> Self {
+        Self { url: url.into(), name: name.into(), has_lock, with_java, tills: vec![], books: Books::default() }
     }
 
-    /// Starts one more process: the same program in another role.
+    /// Starts one more process: the same program in another role, or the till in Java.
     pub fn hire(&mut self, number: u32) -> Result<()> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args([till::ROLE, &self.name, &number.to_string(), self.fault.word()]).env("REDIS_URL", &self.url);
+        let mut command =
+            if self.with_java && number == FRESH { java()? } else { Command::new(std::env::current_exe()?) };
+        let has_lock = self.has_lock.to_string();
+        command.args([till::ROLE, &self.name, &number.to_string(), &has_lock]).env("REDIS_URL", &self.url);
         let process = HelperProcess::spawn_command(command); // dies with us, whatever happens to us
         let line = process.line(PATIENCE).ok_or_else(|| format!("till {number} is silent: {}", process.errors()))?;
         match Report::read(&line)? {
@@ -142,4 +146,15 @@ impl Crew {
         let till = self.tills.iter_mut().find(|till| till.number == number);
         till.ok_or_else(|| format!("there is no till {number}").into())
     }
+}
+
+/// The till in Java, with the Redisson that `make demo` has asked Maven for.
+fn java() -> Result<Command> {
+    let classpath = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/interop/redisson/target/classpath.txt");
+    let classpath = std::fs::read_to_string(classpath).map_err(|error| format!("{classpath}: {error}"))?;
+    let mut command = Command::new("java");
+    command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]);
+    command.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath.trim()]);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/Till.java"));
+    Ok(command)
 }

@@ -1,9 +1,7 @@
 //! A flash sale by real processes on one lock: tills are killed, stopped and delayed, and the stock stays right.
 //!
-//! `make demo`, or `cargo run --release --package lockson-demo`; with `REDIS_URL` on your own server.
-//!
-//! To see the sale fail: `... lockson-demo -- --without lock` gives every seller a separate lock, and
-//! `... lockson-demo -- --without asking` writes without a look at `is_held()`.
+//! `make demo`, or `cargo run --package lockson-demo`; with `REDIS_URL` on your own server. With `--with-java`, which
+//! `make demo` says where Java and Maven are, `Till.java` sells on the same lock.
 //!
 //! Start reading at `till.rs`, which resembles a service that uses the lock.
 
@@ -20,8 +18,6 @@ mod till;
 use std::error::Error;
 use std::process::ExitCode;
 
-use plan::Fault;
-
 /// The result of any step, by the manager or by a till.
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -30,19 +26,18 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         [till::ROLE, rest @ ..] => till::main(rest),
-        [] => demo(Fault::None),
-        ["--without", "lock"] => demo(Fault::WithoutLock),
-        ["--without", "asking"] => demo(Fault::WithoutAsking),
+        [] => demo(false),
+        ["--with-java"] => demo(true),
         _ => {
-            eprintln!("usage: lockson-demo [--without lock | --without asking]");
+            eprintln!("usage: lockson-demo [--with-java]");
             ExitCode::FAILURE
         }
     }
 }
 
-fn demo(fault: Fault) -> ExitCode {
+fn demo(with_java: bool) -> ExitCode {
     // A panic has said why on standard error; the last line is said in any case.
-    let troubles = std::panic::catch_unwind(|| sale::run(fault)).unwrap_or_else(|_| Err("it panicked".into()));
+    let troubles = std::panic::catch_unwind(|| sale::run(with_java)).unwrap_or_else(|_| Err("it panicked".into()));
     match troubles {
         Ok(troubles) if troubles.is_empty() => {
             println!("demo: ok");

@@ -1,9 +1,12 @@
-//! The numbers of the sale, and the faults that can be chosen on purpose.
+//! The numbers of the sale.
 
 use std::time::Duration;
 
 /// How many items there are to sell.
 pub const STOCK: u32 = 2_000;
+
+/// How many items there are to sell in the act without the lock.
+pub const STOCK_WITHOUT_LOCK: u32 = 200;
 
 /// How many processes sell.
 pub const TILLS: u32 = 3;
@@ -16,6 +19,9 @@ pub const WORKING: u32 = 1;
 pub const CRASHING: u32 = 2;
 pub const PAUSING: u32 = 3;
 
+/// The till that takes the place of the killed one; the till in Java, if there is one.
+pub const FRESH: u32 = 4;
+
 /// The time to live of the lock in Redis without renewal. Two seconds make the demo short; the default is 30 seconds.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(2);
 
@@ -26,7 +32,7 @@ pub const RENEWAL: Duration = Duration::from_millis(500);
 pub const PACKING: Duration = Duration::from_millis(2);
 
 /// How long the lock is kept at a stretch in the act of the long job.
-pub const LONG_JOB: Duration = Duration::from_secs(5);
+pub const LONG_JOB: Duration = Duration::from_secs(4);
 
 /// How long a process stands still at least in the act of the pause.
 pub const PAUSE: Duration = Duration::from_secs(3);
@@ -41,30 +47,3 @@ pub const BEFORE_PAUSE: usize = 1_000;
 
 /// How long each single step may take before the demo gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A protection that is left out on purpose, to show that the audit notices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// All protections are in place.
-    None,
-    /// Every seller locks a separate name, so no seller waits for another.
-    WithoutLock,
-    /// No seller asks `is_held()` before writing.
-    WithoutAsking,
-}
-
-impl Fault {
-    /// The fault's word on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::WithoutLock => "without-lock",
-            Self::WithoutAsking => "without-asking",
-        }
-    }
-
-    /// The fault with this word.
-    pub fn of(word: &str) -> Option<Self> {
-        [Self::None, Self::WithoutLock, Self::WithoutAsking].into_iter().find(|fault| fault.word() == word)
-    }
-}

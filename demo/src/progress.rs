@@ -3,10 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::plan::STOCK;
-
 /// The line about the progress of the sale.
 pub struct Progress {
+    stock: u32,
     terminal: bool,
     counted_at: Instant,
     counted: usize,
@@ -17,9 +16,9 @@ pub struct Progress {
 
 impl Progress {
     /// A progress line before the first output.
-    pub fn new() -> Self {
+    pub fn new(stock: u32) -> Self {
         let (now, terminal) = (Instant::now(), std::io::stdout().is_terminal());
-        Self { terminal, counted_at: now, counted: 0, rate: 0.0, shown_at: now, line: String::new() }
+        Self { stock, terminal, counted_at: now, counted: 0, rate: 0.0, shown_at: now, line: String::new() }
     }
 
     /// Records the number of sold items and the state of the lock in Redis; prints both if enough time has passed.
@@ -29,10 +28,10 @@ impl Progress {
             self.rate = sold.saturating_sub(self.counted) as f64 / passed.as_secs_f64();
             (self.counted_at, self.counted) = (Instant::now(), sold);
         }
-        let full = (sold * BAR / STOCK as usize).min(BAR);
+        let full = (sold * BAR / self.stock as usize).min(BAR);
         let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
         let (sold, rate) = (thousands(sold), self.rate);
-        self.line = format!("  [{bar}] {sold:>5} of {} sold, {rate:>3.0}/s; {lock}", thousands(STOCK as usize));
+        self.line = format!("  [{bar}] {sold:>5} of {} sold, {rate:>3.0}/s; {lock}", thousands(self.stock as usize));
         if self.terminal {
             print!("\r\x1b[2K{:.79}", self.line); // a longer one would wrap and stay behind
             let _ = std::io::stdout().flush(); // a closed terminal is no reason to stop selling

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use lockson::{Client, Lock};
 use lockson_harness::ExampleServer;
 
-use crate::audit::{Acts, Audit};
+use crate::audit::{Acts, Audit, check_without_lock};
 use crate::crew::{Books, Crew};
 use crate::plan::{
-    BEFORE_CRASH, BEFORE_LONG_JOB, BEFORE_PAUSE, CRASHING, Fault, LONG_JOB, PATIENCE, PAUSE, PAUSING, RENEWAL, SELLERS,
-    STOCK, TILLS, TIME_TO_LIVE, WORKING,
+    BEFORE_CRASH, BEFORE_LONG_JOB, BEFORE_PAUSE, CRASHING, FRESH, LONG_JOB, PATIENCE, PAUSE, PAUSING, RENEWAL, SELLERS,
+    STOCK, STOCK_WITHOUT_LOCK, TILLS, TIME_TO_LIVE, WORKING,
 };
 use crate::progress::{Progress, thousands};
 use crate::report::{Mark, Order};
@@ -33,23 +33,30 @@ struct Manager {
     sights: Option<Vec<Sight>>,
 }
 
-/// Runs the whole sale; returns the faults.
-pub fn run(fault: Fault) -> Result<Vec<String>> {
-    let stock = thousands(STOCK as usize);
-    println!("Flash sale: {stock} items, {TILLS} processes of {SELLERS} threads, one lock between them.");
+/// Runs the sale without the lock and the sale with the lock; returns the faults.
+pub fn run(with_java: bool) -> Result<Vec<String>> {
+    println!("Flash sale: {TILLS} processes of {SELLERS} threads sell one stock.");
     let server = ExampleServer::open()?;
-    let client = Client::connect(server.url())?;
+    let mut troubles = hold(server.url(), false, with_java)?;
+    troubles.append(&mut hold(server.url(), true, with_java)?);
+    Ok(troubles)
+}
+
+/// Holds one sale of a stock of its own, and clears it away.
+fn hold(url: &str, has_lock: bool, with_java: bool) -> Result<Vec<String>> {
+    let stock = if has_lock { STOCK } else { STOCK_WITHOUT_LOCK };
+    let client = Client::connect(url)?;
     let name = format!("lockson:demo:{}", client.id().get(..8).unwrap_or("sale"));
-    let mut shop = Shop::open(server.url(), &name)?;
-    shop.fill()?;
+    let mut shop = Shop::open(url, &name)?;
+    shop.fill(stock)?;
     let mut manager = Manager {
-        crew: Crew::new(server.url(), &name, fault),
+        crew: Crew::new(url, &name, has_lock, with_java),
         lock: client.get_lock(format!("{name}:lock")),
-        progress: Progress::new(),
+        progress: Progress::new(stock),
         looked_at: Instant::now(),
         sights: None,
     };
-    let troubles = manager.lead(&mut shop, fault);
+    let troubles = if has_lock { manager.with_lock(&mut shop) } else { manager.without_lock(&mut shop) };
     manager.progress.settle();
     drop(manager); // and with it every process that still sells
     shop.clear()?;
@@ -57,51 +64,64 @@ pub fn run(fault: Fault) -> Result<Vec<String>> {
 }
 
 impl Manager {
-    fn lead(&mut self, shop: &mut Shop, fault: Fault) -> Result<Vec<String>> {
-        let started = Instant::now();
+    fn without_lock(&mut self, shop: &mut Shop) -> Result<Vec<String>> {
+        println!("Act 1, without the lock. All threads do the same, again and again:");
+        println!("    read the stock; pack the item; write the stock less one, and the sale.");
         self.open_the_doors()?;
+        self.sell_out()?;
+        let mut troubles = self.crew.dismiss();
+        troubles.append(&mut check_without_lock(&shop.sales()?));
+        Ok(troubles)
+    }
+
+    fn with_lock(&mut self, shop: &mut Shop) -> Result<Vec<String>> {
+        let started = Instant::now();
         let mut troubles = vec![];
         let mut acts = None;
-        let led = match fault {
-            Fault::WithoutLock => self.sell_out(), // no common lock, so no till can lose one
-            _ => self.acts().and_then(|all| {
-                acts = Some(all);
-                self.sell_out()
-            }),
-        };
+        let led = self.acts().and_then(|all| {
+            acts = Some(all);
+            self.sell_out()
+        });
         if let Err(error) = led {
             troubles.push(error.to_string()); // the books may tell how that could be
         }
         troubles.append(&mut self.crew.dismiss());
         let is_locked = self.lock.is_locked()?;
         println!("\nThe books, after {:.0?}:", started.elapsed());
-        let audit = Audit { books: &self.crew.books, stock: shop.stock()?, records: shop.sales()?, is_locked, acts };
+        let (stock, records) = (shop.stock()?, shop.sales()?);
+        let audit = Audit { books: &self.crew.books, stock, records, is_locked, acts };
         troubles.append(&mut audit.check());
         Ok(troubles)
     }
 
     fn acts(&mut self) -> Result<Acts> {
+        println!(
+            "\nAct 2, with the lock: {} items, and the same threads. Now each of them does:",
+            thousands(STOCK as usize)
+        );
+        println!("    lock; read the stock; find the price (locks again: re-entry); write; unlock.");
+        self.crew.hire(FRESH)?; // a JVM takes its time
+        self.open_the_doors()?;
+        self.sell_until(BEFORE_LONG_JOB)?;
         let sights = self.long_job()?;
         let (killed, killed_at) = self.crash()?;
         let paused = self.pause()?;
+        println!("\nThe rest. All tills sell until nothing is left.");
         Ok(Acts { sights, killed, killed_at, paused })
     }
 
     fn open_the_doors(&mut self) -> Result<()> {
-        println!("Act 1, the rush. All threads do the same, again and again:");
-        println!("    lock; read the stock; find the price (locks again: re-entry); write; unlock.");
-        println!("  Only the lock keeps two of them from selling the same item.");
         for number in 1..=TILLS {
             self.crew.hire(number)?;
         }
         for number in 1..=TILLS {
             self.crew.open(number)?;
         }
-        self.sell_until(BEFORE_LONG_JOB)
+        Ok(())
     }
 
     fn long_job(&mut self) -> Result<Vec<Sight>> {
-        println!("\nAct 2, a long job. A thread of till {WORKING} keeps the lock for {LONG_JOB:?}. It lives for");
+        println!("\nAct 3, a long job. A thread of till {WORKING} keeps the lock for {LONG_JOB:?}. It lives for");
         println!("  {TIME_TO_LIVE:?} in Redis, but a watchdog renews it every {RENEWAL:?} while its holder lives.");
         let mark = self.order(WORKING, Order::WorkLong)?;
         self.sights = Some(vec![]);
@@ -123,7 +143,7 @@ impl Manager {
     }
 
     fn crash(&mut self) -> Result<(Mark, u64)> {
-        println!("\nAct 3, a crash. Till {CRASHING} gets SIGKILL while one of its threads holds the lock.");
+        println!("\nAct 4, a crash. Till {CRASHING} gets SIGKILL while one of its threads holds the lock.");
         println!("  No release and no renewal follow: Redis removes the lock when its time to live is over.");
         let mark = self.order(CRASHING, Order::AwaitTheEnd)?;
         let killed_at = clock::now();
@@ -134,16 +154,15 @@ impl Manager {
             let late = clock::between(killed_at, next.granted_at);
             println!("  {late:.2?} after the kill the lock was free again, and till {} had it.", next.sale.till);
         }
-        let fresh = TILLS + 1;
-        println!("  Till {fresh} takes the place of the dead one.");
-        self.crew.hire(fresh)?;
-        self.crew.open(fresh)?;
+        let what = if self.crew.with_java { ": a JVM, which takes the same lock with Redisson" } else { "" };
+        println!("  Till {FRESH} takes the place of the dead one{what}.");
+        self.crew.open(FRESH)?;
         self.sell_until(BEFORE_PAUSE)?;
         Ok((mark, killed_at))
     }
 
     fn pause(&mut self) -> Result<Mark> {
-        println!("\nAct 4, a pause. A thread of till {PAUSING} has read the stock. Before it writes, its");
+        println!("\nAct 5, a pause. A thread of till {PAUSING} has read the stock. Before it writes, its");
         println!("  process is stopped (SIGSTOP), as if its machine were suspended, for longer");
         println!("  than the lock lives.");
         let mark = self.order(PAUSING, Order::StopYourself)?;
@@ -167,7 +186,6 @@ impl Manager {
     }
 
     fn sell_out(&mut self) -> Result<()> {
-        println!("\nAct 5, the rest. All tills sell until nothing is left.");
         let started = Instant::now();
         while !self.crew.is_done() {
             self.step(started, "everything is sold")?;

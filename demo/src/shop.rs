@@ -6,7 +6,6 @@ use std::str::FromStr;
 use redis::Connection;
 
 use crate::Result;
-use crate::plan::STOCK;
 
 /// The keys with the data of one sale.
 pub struct Shop {
@@ -33,8 +32,8 @@ impl Shop {
     }
 
     /// Fills the shelves.
-    pub fn fill(&mut self) -> Result<()> {
-        Ok(redis::cmd("SET").arg(&self.stock).arg(STOCK).arg("EX").arg(KEPT_SECONDS).exec(&mut self.redis)?)
+    pub fn fill(&mut self, stock: u32) -> Result<()> {
+        Ok(redis::cmd("SET").arg(&self.stock).arg(stock).arg("EX").arg(KEPT_SECONDS).exec(&mut self.redis)?)
     }
 
     /// Reads how many items are left.

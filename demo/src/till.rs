@@ -9,7 +9,7 @@ use lockson::{Client, Guard, Lock};
 use lockson_harness::helper;
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::plan::{Fault, LONG_JOB, PACKING, PAUSE, RENEWAL, SELLERS, TIME_TO_LIVE};
+use crate::plan::{LONG_JOB, PACKING, PAUSE, RENEWAL, SELLERS, TIME_TO_LIVE};
 use crate::report::{Look, Mark, Order, Receipt, Report};
 use crate::shop::{Sale, Shop};
 use crate::{Result, clock};
@@ -26,7 +26,6 @@ struct Seller {
     number: u32,
     lock: Lock,
     shop: Shop,
-    fault: Fault,
     orders: Arc<Mutex<Option<Order>>>,
 }
 
@@ -46,7 +45,7 @@ impl Seller {
         thread::sleep(PACKING);
         self.follow_orders(item, &guard)?;
 
-        if !guard.is_held() && self.fault != Fault::WithoutAsking {
+        if !guard.is_held() {
             guard.unlock()?; // says Lost: the item was not sold by us
             return Ok(true);
         }
@@ -105,7 +104,7 @@ impl Seller {
     }
 }
 
-/// Sells as a separate process; the arguments give the server, the sale and the fault.
+/// Sells as a separate process; the arguments give the sale, the till, and whether there is a lock.
 pub fn main(arguments: &[&str]) -> ExitCode {
     match run(arguments) {
         Ok(()) => {
@@ -122,23 +121,21 @@ pub fn main(arguments: &[&str]) -> ExitCode {
 }
 
 fn run(arguments: &[&str]) -> Result<()> {
-    let [name, number, fault] = arguments else {
-        return Err("a till needs a sale, a number and a fault".into());
+    let [name, number, has_lock] = arguments else {
+        return Err("a till needs a sale, a number, and whether there is a lock".into());
     };
     let url = &std::env::var("REDIS_URL")?; // not an argument: everybody can read those, and it may hold a password
     let till = number.parse()?;
-    let fault = Fault::of(fault).ok_or("unknown fault")?;
+    let has_lock: bool = has_lock.parse()?;
     let requests = helper::requests(); // ends this process when the manager is gone
     let client = Client::builder(url).watchdog(TIME_TO_LIVE, RENEWAL).client_name("flash-sale-till").connect()?;
     let orders = Arc::new(Mutex::new(None));
     let mut sellers = vec![];
     for number in 1..=SELLERS {
-        let lock = match fault {
-            Fault::WithoutLock => client.get_lock(format!("{name}:lock-of-{till}-{number}")),
-            _ => client.get_lock(format!("{name}:lock")),
-        };
+        let whose = if has_lock { String::new() } else { format!("-of-{till}-{number}") };
+        let lock = client.get_lock(format!("{name}:lock{whose}"));
         let shop = Shop::open(url, name)?;
-        sellers.push(Seller { till, number, lock, shop, fault, orders: Arc::clone(&orders) });
+        sellers.push(Seller { till, number, lock, shop, orders: Arc::clone(&orders) });
     }
     say(&Report::Ready(client.id().to_owned()));
     if requests.recv()? != OPEN {
