@@ -1,98 +1,18 @@
 //! The counters, histograms and gauges of the crate `metrics`.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use ::metrics::{
-    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
-    set_global_recorder,
-};
+use ::metrics::set_global_recorder;
 use lockson::MetricsObserver;
-use parking_lot::Mutex;
 
+use super::recorder::Values;
 use super::scene;
 use crate::support::{client, elsewhere, fresh};
-
-/// The values of each metric, by its name and labels.
-#[derive(Clone, Default)]
-struct Values(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
-
-/// One metric.
-struct Series(Values, String);
-
-impl Series {
-    fn of(values: &Values, key: &Key) -> Arc<Self> {
-        let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
-        Arc::new(Self(values.clone(), labels.fold(key.name().to_owned(), |name, label| name + &label)))
-    }
-
-    fn push(&self, value: f64) {
-        self.0.0.lock().entry(self.1.clone()).or_default().push(value);
-    }
-}
-
-impl CounterFn for Series {
-    fn increment(&self, value: u64) {
-        self.push(f64::from(u32::try_from(value).unwrap()));
-    }
-
-    fn absolute(&self, _: u64) {
-        panic!("counters of several clients add up");
-    }
-}
-
-impl GaugeFn for Series {
-    fn increment(&self, _: f64) {
-        panic!("a lost event would falsify the gauge for ever");
-    }
-
-    fn decrement(&self, _: f64) {
-        panic!("a lost event would falsify the gauge for ever");
-    }
-
-    fn set(&self, value: f64) {
-        self.push(value);
-    }
-}
-
-impl HistogramFn for Series {
-    fn record(&self, value: f64) {
-        self.push(value);
-    }
-}
-
-impl Recorder for Values {
-    fn describe_counter(&self, name: KeyName, _: Option<Unit>, _: SharedString) {
-        self.0.lock().insert(format!("described {}", name.as_str()), vec![]);
-    }
-
-    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.describe_counter(name, unit, help);
-    }
-
-    fn describe_histogram(&self, name: KeyName, unit: Option<Unit>, help: SharedString) {
-        self.describe_counter(name, unit, help);
-    }
-
-    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(Series::of(self, key))
-    }
-
-    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(Series::of(self, key))
-    }
-
-    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Series::of(self, key))
-    }
-}
 
 #[test]
 fn events_count_by_kind_and_outcome_and_never_by_name() {
     let values = Values::default();
     set_global_recorder(values.clone()).map_err(|_| "another recorder is there").unwrap();
     let observer = MetricsObserver::new();
-    let name = scene(observer);
+    let name = scene(observer.clone());
     let all = values.0.lock().clone();
     let [counts, sums] = [|values: &Vec<f64>| values.len() as f64, |values: &Vec<f64>| values.iter().sum()];
     let of = |key: &str, take: fn(&Vec<f64>) -> f64| all.get(key).map(take);

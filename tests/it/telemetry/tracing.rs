@@ -78,7 +78,7 @@ impl Subscriber for Lines {
 fn a_wait_is_a_span_and_the_rest_are_events() {
     let lines = Lines::default();
     set_global_default(lines.clone()).unwrap();
-    let name = scene(TracingObserver);
+    let name = scene(TracingObserver::new());
     let seen = lines.0.lock();
     let of_lock: Vec<_> = seen.lines.iter().filter(|line| line.contains(&name)).collect();
     let lock = format!("lock={name:?} kind=\"plain\"");
