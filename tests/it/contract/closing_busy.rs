@@ -11,7 +11,7 @@ use lockson_harness::proxy::{NewConnections, Scope, Then, When};
 
 use super::{for_every_kind, for_every_reentrant_kind, key};
 use crate::support::faults::Rig;
-use crate::support::{Events, Random, SCHEDULING, SOON, client, fresh, joined, kind_of, ms, timed};
+use crate::support::{Events, Random, SCHEDULING, SOON, fresh, joined, kind_of, ms, timed};
 
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {
@@ -203,29 +203,4 @@ fn ended_pauses(cancels: bool) -> Duration {
         held.keep_until_expiry();
         took
     })
-}
-
-#[test]
-fn a_callback_that_lasts_delays_no_other() {
-    for_every_kind(|kind| {
-        let client = client();
-        let (told, heard) = unbounded();
-        let (ended, end) = unbounded::<()>();
-        let guards: Vec<_> =
-            (0..4).map(|_| kind.get_lock(&client, &kind.fresh()).with_lease(ms(400)).lock().unwrap()).collect();
-        for guard in &guards {
-            let (told, end, name) = (told.clone(), end.clone(), key(guard.name()).to_owned());
-            guard.on_lost(move |loss| {
-                assert_eq!(*loss, Loss::Expired);
-                told.send(name).unwrap();
-                let _ = end.recv();
-            });
-        }
-        let mut lost: Vec<_> = guards.iter().map(|_| heard.recv_timeout(SOON).unwrap()).collect();
-        lost.sort();
-        let mut wanted: Vec<_> = guards.iter().map(|guard| key(guard.name()).to_owned()).collect();
-        wanted.sort();
-        assert_eq!(lost, wanted, "all waiters end while the first call is still busy");
-        drop(ended);
-    });
 }

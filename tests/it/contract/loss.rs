@@ -4,7 +4,7 @@ use lockson::{Error, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{delete, for_every_kind, is_free, key, owner};
-use crate::support::{SOON, brisk_client, client, elsewhere, fields, joined, kind_of, median, ms, timed};
+use crate::support::{SOON, brisk_client, client, elsewhere, joined, kind_of, median, ms, timed};
 
 #[test]
 fn a_deleted_lock_is_lost_at_the_next_renewal() {
@@ -19,22 +19,6 @@ fn a_deleted_lock_is_lost_at_the_next_renewal() {
         assert!(!lock.is_locked().unwrap(), "no renewal restores the lock");
         assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
         assert!(is_free(&lock));
-    });
-}
-
-#[test]
-fn a_lock_of_another_owner_is_lost_as_taken() {
-    for_every_kind(|kind| {
-        let (server, lock) = (RedisServer::shared(), kind.get_lock(&brisk_client(), &kind.fresh()));
-        let guard = lock.lock().unwrap();
-        // One command replaces the hold by the hold of another client, so that no renewal comes in between.
-        let theirs = kind.get_lock(&client(), &kind.fresh()).lock().unwrap();
-        server.run(&["RENAME", key(theirs.name()), key(lock.name())]);
-        let before = fields(server, key(lock.name()));
-        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
-        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(server, key(lock.name())), before);
-        delete(&lock);
     });
 }
 

@@ -58,7 +58,7 @@ fn storm_of_fair_waiters() {
 
 #[test]
 #[ignore = "make soak"]
-fn storm_of_cuts_at_random_bytes() {
+fn cuts_at_random_bytes() {
     let mut campaign = Campaign::start("requests of random nestings, half of them cut at a random byte", 10_000, 4);
     let rig = Rig::start();
     let client = rig.builder().connect().unwrap();

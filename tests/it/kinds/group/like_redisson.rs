@@ -1,6 +1,5 @@
 //! The promises that Redisson's tests make for `getMultiLock(group, values)`, and those that its script breaks.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +8,8 @@ use lockson::{ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{
-    SOON, STANDSTILLS, TTL, brisk, brisk_client, client, elsewhere, fields, fresh, is_free, kind_of, ms, timed, ttl_ms,
+    SOON, STANDSTILLS, TTL, brisk, brisk_client, client, elsewhere, fields, fresh, is_free, joined, kind_of, median,
+    ms, timed, ttl_ms,
 };
 
 const PAIR: [&str; 2] = ["student:001", "student:002"];
@@ -20,28 +20,29 @@ fn counts(group: &str) -> Vec<String> {
     fields.filter(|(field, _)| field.ends_with(":lock_count")).map(|(_, count)| count).collect()
 }
 
-#[test]
-fn each_value_has_its_owner_its_count_and_its_deadline() {
-    let group = fresh("class");
-    let lock = client().get_group_lock(&group, PAIR).with_lease(Duration::from_secs(30));
-    let guard = lock.lock().unwrap();
-    let fields: BTreeMap<_, _> = fields(RedisServer::shared(), &group).into_iter().collect();
-    // The field of the first value, as a program of Redisson's `Hash` writes it.
-    assert_eq!(fields.len(), 6);
-    for member in guard.hold().members() {
-        let (value, _) = fields.iter().find(|(_, owner)| *owner == member.owner()).expect("a field for each value");
-        assert_eq!(value.len(), 22, "{value}");
-        assert_eq!(fields[&format!("{value}:{}:lock_count", member.owner())], "1");
-        let deadline: u64 = fields[&format!("{value}:{}:expire_time", member.owner())].parse().unwrap();
-        let (seconds, _): (u64, u64) = RedisServer::shared().query(&["TIME"]);
-        assert!((29_000..=31_000).contains(&(deadline - seconds * 1_000)), "{deadline}");
-    }
-    guard.unlock().unwrap();
-    assert!(fields_are_gone(&group));
-}
-
 fn fields_are_gone(group: &str) -> bool {
     fields(RedisServer::shared(), group).is_empty()
+}
+
+#[test]
+fn a_release_wakes_a_waiter_for_one_of_the_values() {
+    let (ours, theirs, group) = (client(), client(), fresh("class"));
+    let took = median(5, |_| {
+        let guard = ours.get_group_lock(&group, PAIR).lock().unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let guard = theirs.get_group_lock(&group, [PAIR[1]]).lock().unwrap();
+                (Instant::now(), guard.unlock().unwrap()).0
+            });
+            eventually(SOON, "it waits", || !theirs.waiting().is_empty());
+            thread::sleep(ms(50)); // it has subscribed and asked again
+            let released = Instant::now();
+            guard.unlock().unwrap();
+            joined(waiter) - released
+        })
+    });
+    assert!(took < ms(300), "{took:?}");
+    assert!(fields_are_gone(&group));
 }
 
 #[test]
@@ -89,29 +90,6 @@ fn a_takeover_beside_a_longer_hold_leaves_no_old_count() {
     guard.unlock().unwrap();
     assert_eq!(fields(RedisServer::shared(), &group).len(), 3);
     assert!(is_free(&short) && long.is_held());
-    long.unlock().unwrap();
-    assert!(fields_are_gone(&group));
-}
-
-#[test]
-fn no_value_shortens_the_life_of_another() {
-    let (client, group) = (client(), fresh("class"));
-    let lock =
-        |value: &str, seconds: u64| client.get_group_lock(&group, [value]).with_lease(Duration::from_secs(seconds));
-    let long = lock("long", 300).lock().unwrap();
-    let is_long = || ttl_ms(RedisServer::shared(), &group) > 290_000;
-    let short = lock("short", 5).lock().unwrap();
-    assert!(is_long());
-    let again = lock("short", 7).lock().unwrap();
-    again.unlock().unwrap();
-    assert!(is_long());
-    short.extend(Duration::from_secs(10)).unwrap();
-    assert!(is_long());
-    short.unlock().unwrap();
-    assert!(is_long() && long.remaining() > Duration::from_secs(280));
-    let longer = lock("longer", 600).lock().unwrap();
-    longer.unlock().unwrap();
-    assert!(long.is_held() && ttl_ms(RedisServer::shared(), &group) > 290_000);
     long.unlock().unwrap();
     assert!(fields_are_gone(&group));
 }

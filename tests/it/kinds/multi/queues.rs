@@ -64,6 +64,8 @@ fn a_wait_that_ends_in_a_stop_of_the_process_is_no_outage() {
     let wait = format!("try_lock kind=multi names={} wait_ms={}", encode_all(&names), WAIT.as_millis());
     let waiting = waiter.send(&wait);
     eventually(SOON, "the process waits for the held lock", || listeners(server, &names[0]) == 1);
+    // It asks once more, and sleeps until its time is up. A stop in a request would be another matter.
+    thread::sleep(WAIT / 4);
     waiter.stop();
     guard.unlock().unwrap();
     thread::sleep(WAIT + PATIENCE);

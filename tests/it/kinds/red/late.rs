@@ -1,10 +1,11 @@
 //! Answers and requests that come after the node time-out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind};
-use lockson_harness::proxy::{Proxy, RuleHandle, Then, When};
+use lockson_harness::proxy::{NewConnections, Proxy, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::red;
@@ -12,16 +13,21 @@ use crate::support::{SOON, at_once, fresh, joined, kind_of, ms};
 
 struct Scene {
     servers: [RedisServer; 3],
-    proxies: Vec<Proxy>,
+    proxies: [Proxy; 3],
     clients: Vec<Client>,
 }
 
 impl Scene {
     fn start() -> Self {
         let servers = [0; 3].map(|_| RedisServer::start());
-        let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.address())).collect();
+        let proxies = servers.each_ref().map(|server| Proxy::start(server.address()));
         let clients = proxies.iter().map(|proxy| Client::builder(&proxy.url()).connect_lazily().unwrap()).collect();
         Self { servers, proxies, clients }
+    }
+
+    /// Clients of their own, past the proxies.
+    fn direct(&self) -> [Client; 3] {
+        self.servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily().unwrap())
     }
 
     fn is_free(&self, name: &str) -> bool {
@@ -50,13 +56,75 @@ impl Scene {
             assert!(self.is_free(&name), "{then:?}: taken by a late request");
             thread::sleep(ms(20));
         }
-        let rivals = self.servers.each_ref().map(|server| Client::builder(&server.url()).connect_lazily().unwrap());
-        let rival = red(&rivals, &name).with_node_timeout(SOON);
+        let rival = red(&self.direct(), &name).with_node_timeout(SOON);
         let guard = rival.try_lock().unwrap().expect("nobody holds it");
         assert_eq!(guard.hold().members().len(), 3);
         guard.unlock().unwrap();
         eventually(SOON, "it is free", || self.is_free(&name));
     }
+}
+
+/// The start of a server is asked when a connection opens, and its vote comes later.
+#[test]
+fn a_server_that_restarts_before_its_vote_has_none() {
+    let (scene, name) = (Scene::start(), fresh("red"));
+    let starts = When::command("INFO").always();
+    let old_starts = scene.proxies.each_ref().map(|proxy| {
+        let info = format!("run_id:{}\r\nuptime_in_seconds:100000\r\n", proxy.port());
+        proxy.rule(starts.clone(), Then::AnswerInstead(format!("${}\r\n{info}\r\n", info.len()).into_bytes()))
+    });
+    let lock = red(&scene.clients, &name).with_node_timeout(SOON).with_rejoin_after(Duration::from_secs(3_600));
+    lock.lock().unwrap().unlock().unwrap();
+    let held = red(&scene.direct(), &name).lock().unwrap();
+    let votes: Vec<_> = scene.proxies[..2]
+        .iter()
+        .map(|proxy| proxy.rule(When::script().containing(&name), Then::HoldRequest))
+        .collect();
+    thread::scope(|scope| {
+        let rival = scope.spawn(|| lock.try_lock().map(drop));
+        for ((vote, old_start), server) in votes.iter().zip(&old_starts).zip(&scene.servers) {
+            vote.wait_hit(SOON);
+            old_start.remove();
+            server.restart();
+            vote.release();
+        }
+        assert_eq!(kind_of(joined(rival)), ErrorKind::Quorum);
+    });
+    let why = || lock.try_lock().map(drop).expect_err("another client holds the lock").to_string();
+    eventually(SOON, "two servers say why they have no vote", || why().matches("started").count() == 2);
+    assert!(scene.servers[..2].iter().all(|server| server.keys().is_empty()));
+    drop(held);
+}
+
+/// A clock that runs fast takes the time of its server from the lease, as a shorter time to live does here.
+#[test]
+fn clocks_fast_within_the_margin_make_no_two_holders() {
+    let (scene, name) = (Scene::start(), fresh("red"));
+    let lock = red(&scene.clients, &name).with_node_timeout(SOON).with_lease(Duration::from_secs(2));
+    let guard = lock.lock().unwrap();
+    scene.proxies.iter().for_each(|proxy| proxy.new_connections(NewConnections::Refuse));
+    scene.proxies.iter().for_each(|proxy| proxy.cut(Scope::All));
+    for server in &scene.servers {
+        let left: i64 = server.query(&["PTTL", &name]);
+        server.run(&["PEXPIRE", &name, &(left - 48).to_string()]);
+    }
+    let rival = red(&scene.direct(), &name).with_node_timeout(SOON);
+    let taken = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            while {
+                // Read first: the belief is later than the grant, or the grant was not seen.
+                let is_taken = taken.load(Ordering::SeqCst);
+                let believes = guard.is_held();
+                assert!(!(is_taken && believes), "two holders at once");
+                believes
+            } {}
+        });
+        let theirs = rival.lock().unwrap();
+        taken.store(true, Ordering::SeqCst);
+        joined(holder);
+        theirs.unlock().unwrap();
+    });
 }
 
 fn check_each(faults: [Then; 4]) {
