@@ -1,6 +1,6 @@
 # Everything one does with this project. What is missing on the machine is installed, with a word.
 #
-#   make demo      watch the lock at work, for a quarter of a minute
+#   make demo      a sale without the lock and with it, a third of a minute; with a till in Java where Maven is
 #   make quick     after an edit: the library's own tests but the models, the rules of the source, the contract, and
 #                  KIND (plain)
 #   make test      format, lint, documentation, all tests but the slow ones
@@ -12,6 +12,8 @@
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make book      the older recipes of book/README.md: each fails, and Lockson holds
 #   make bench     how fast it is
+#   make compare   Lockson beside Redisson, rueidislock, redsync and other crates, in turns: writes docs/performance.md
+#                  and its pictures; ten minutes on an idle machine, three with COMPARE=--quick
 #   make count     instructions, allocations and system calls of an operation, within their budgets
 #   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
 #   make browser   the page of `lockson serve` in a real browser; WRITE=1 writes its picture
@@ -24,16 +26,20 @@ MINUTES = 5
 TRIALS = 200
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
 TEST_THREADS = 6
-# The book is checked by `make book`. The same packages everywhere, so that nothing is built twice.
-LIBRARY = --workspace --exclude lockson-book
+# The book and the comparison are checked by `make book`. The same packages everywhere, so that nothing is built twice.
+LIBRARY = --workspace --exclude lockson-book --exclude lockson-compare
 # Of each line `make test` leaves out what `make slow` runs.
 SLOW = $(shell cat tests/slow.txt)
 NOT_SLOW = $(SLOW:%=--skip %)
 KIND = plain
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
+# The demo mostly waits, so it is as fast without optimization, which would double the build.
+DEMO = $(if $(RELEASE),--package lockson-demo,$(LIBRARY) --all-features)
+# Campaigns that `make campaigns` and `make topology` leave out, as --skip NAME.
+LEFT_OUT =
 
-.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench count browser interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench compare count browser interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,7 +47,10 @@ help:
 demo:
 	@sh .ci/need cc
 	@test -n "$$REDIS_URL" || sh .ci/need redis-server
-	@$(CARGO) run --release --package lockson-demo
+	@$(CARGO) build $(DEMO) --bin lockson-demo
+	@if [ "$$(uname)" = Linux ] && [ -z "$$REDIS_URL" ] && tests/interop/redisson/build.sh; then set -- --with-java; \
+		else echo "demo: the act in Java is left out; it takes Linux, a JDK, Maven and no REDIS_URL"; fi; \
+		"$${CARGO_TARGET_DIR:-target}/debug/lockson-demo" "$$@"
 
 test:
 	@printf '\n== tools\n'
@@ -51,10 +60,12 @@ test:
 	@printf '\n== clippy\n'
 	$(CARGO) clippy $(LIBRARY) --all-targets --all-features -- -D warnings
 	@printf '\n== documentation\n'
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features --package lockson --package lockson-redisson-yaml \
-		--package lockson-test
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LIBRARY) --all-features --lib --no-deps
 	@printf '\n== tests\n'
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features -- $(NOT_SLOW)
+	@printf '\n== page\n'
+	@if command -v chromium >/dev/null; then $(MAKE) --no-print-directory browser; \
+		else echo "SKIPPED: no chromium is here to show the page of lockson serve; make browser installs it"; fi
 
 quick:
 	@sh .ci/need cc redis-server
@@ -78,23 +89,27 @@ models:
 
 campaigns:
 	@sh .ci/need cc redis-server
-	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test $(RELEASE) $(LIBRARY) --all-features --test it soak:: -- --ignored --nocapture --test-threads=1
+	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test $(RELEASE) $(LIBRARY) --all-features --test it soak:: -- --ignored --nocapture --test-threads=1 $(LEFT_OUT)
 
 trials:
 	@sh .ci/need cc redis-server
 	LOCKSON_TRIALS=$(TRIALS) RUST_TEST_THREADS=1 $(CARGO) test $(LIBRARY) --all-features --test run trials::
 
 topology:
-	@CARGO=$(CARGO) BUILD="$(RELEASE) $(LIBRARY)" sh .ci/topology $(MINUTES) $(TESTS)
+	@CARGO=$(CARGO) BUILD="$(RELEASE) $(LIBRARY)" LEFT_OUT="$(LEFT_OUT)" sh .ci/topology $(MINUTES) $(TESTS)
 
 book:
 	@sh .ci/need cc redis-server
-	$(CARGO) clippy --package lockson-book --all-targets -- -D warnings
-	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --package lockson-book
+	$(CARGO) clippy --package lockson-book --package lockson-compare --all-targets -- -D warnings
+	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --package lockson-book --package lockson-compare
 
 bench:
 	@sh .ci/need cc redis-server
 	$(CARGO) bench --all-features --bench locks -- $(BENCH)
+
+compare:
+	@sh .ci/compare
+	$(CARGO) run --release --package lockson-compare -- $(COMPARE)
 
 count:
 	@sh .ci/need cc redis-server valgrind

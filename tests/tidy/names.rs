@@ -10,7 +10,7 @@ const MOST_CHARACTERS_OF_A_TEST_NAME: usize = 60;
 #[test]
 fn test_names_are_short() {
     let mut faults = vec![];
-    for folder in ["src", "tests", "benches", "examples", "book", "cli", "redisson-yaml", "test-kit"] {
+    for (folder, _) in super::words::FOLDERS.iter().filter(|folder| folder.1 == "rs") {
         for path in files_below(&root().join(folder), "rs") {
             let code = without_comments_and_strings(&fs::read_to_string(&path).unwrap());
             faults.extend(long_test_names(&code).into_iter().map(|name| format!("{}: {name}", path.display())));

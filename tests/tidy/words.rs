@@ -36,7 +36,7 @@ const RETIRED: &[(&str, &str)] = &[
 ];
 
 /// The folders with words of this project, and the ends of the names of their files.
-const FOLDERS: &[(&str, &str)] = &[
+pub(crate) const FOLDERS: &[(&str, &str)] = &[
     ("src", "rs"),
     ("lua", "lua"),
     ("tests", "rs"),
@@ -45,6 +45,8 @@ const FOLDERS: &[(&str, &str)] = &[
     ("demo", "rs"),
     ("book", "rs"),
     ("cli", "rs"),
+    ("compare", "rs"),
+    ("doctor", "rs"),
     ("redisson-yaml", "rs"),
     ("test-kit", "rs"),
     ("docs", "md"),

@@ -9,7 +9,8 @@ use std::process::Command;
 const LEFT_OUT: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "RUSTC_BOOTSTRAP"];
 
 /// The packages and features that all builds of this project have, so that nothing is built twice.
-const SAME_PACKAGES: [&str; 4] = ["--workspace", "--exclude", "lockson-book", "--all-features"];
+const SAME_PACKAGES: [&str; 6] =
+    ["--workspace", "--exclude", "lockson-book", "--exclude", "lockson-compare", "--all-features"];
 
 /// Runs a cargo command about this workspace, built as by `make test`.
 pub fn cargo(command: &str) -> Command {
