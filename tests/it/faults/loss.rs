@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{bounded, unbounded};
 use lockson::{Cancel, Client, ErrorKind, Loss, OwnedGuard};
 use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
 use lockson_harness::{Stalls, eventually};
@@ -78,17 +78,21 @@ pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) 
     thread::sleep(trials.before); // another point of the interval each time
     fault(&rig);
     let ends = server_answers.then(|| (0..locks).map(|trial| end_by_server(&rig, trial)).collect::<Vec<_>>());
-    thread::scope(|scope| {
+    let told: Vec<_> = thread::scope(|scope| {
+        // The threads end after the last moment that counts: for the end of a thread the system takes the memory of
+        // the process, and hundreds of ends delay all other threads by some ten milliseconds.
+        let (_stay, stay) = bounded::<()>(0);
         for (trial, guard) in guards.iter().enumerate() {
-            let tell = tell.clone();
+            let (tell, stay) = (tell.clone(), stay.clone());
             scope.spawn(move || {
                 let loss = guard.wait_lost(lease * 2).expect("the hold is lost");
                 tell.send((trial, loss, Instant::now())).unwrap();
                 assert!(!guard.is_held());
+                let _ = stay.recv();
             });
         }
+        (0..locks * 2).map(|_| told.recv_timeout(SOON + lease).expect("each is told twice")).collect()
     });
-    let told: Vec<_> = (0..locks * 2).map(|_| told.recv_timeout(SOON + lease).expect("each is told twice")).collect();
     let ends = ends.unwrap_or_else(|| (0..locks).map(|trial| end_by_requests(&rig, trial, lease)).collect());
     // By so much a holder stops believing earlier than the server.
     let margin = (lease / 100).max(ms(50)).min(lease / 10);
