@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 14_500, 8, 8),
-    budget("re-entry", 11_900, 4, 8),
-    budget("fair-pair", 17_400, 14, 8),
-    budget("read-pair", 20_600, 20, 8),
-    budget("semaphore-pair", 18_300, 18, 8),
-    budget("permits-pair", 22_000, 20, 8),
-    budget("multi-lock-of-10", 142_900, 140, 17),
+    budget("pair", 14_500, 7, 8),
+    budget("re-entry", 11_900, 3, 8),
+    budget("fair-pair", 17_400, 13, 8),
+    budget("read-pair", 20_600, 19, 8),
+    budget("semaphore-pair", 18_300, 17, 8),
+    budget("permits-pair", 22_000, 19, 8),
+    budget("multi-lock-of-10", 142_900, 135, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
