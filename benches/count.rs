@@ -23,12 +23,12 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 14_500, 7, 8),
+    budget("pair", 14_300, 7, 8),
     budget("re-entry", 11_900, 3, 8),
-    budget("fair-pair", 17_400, 13, 8),
-    budget("read-pair", 20_600, 19, 8),
-    budget("semaphore-pair", 18_300, 17, 8),
-    budget("permits-pair", 22_000, 19, 8),
+    budget("fair-pair", 17_200, 13, 8),
+    budget("read-pair", 20_300, 19, 8),
+    budget("semaphore-pair", 17_900, 17, 8),
+    budget("permits-pair", 21_700, 19, 8),
     budget("multi-lock-of-10", 142_900, 135, 17),
 ];
 

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use once_cell::sync::Lazy;
+
 use crate::config::{ClientBuilder, Config};
 use crate::conn::{
     Address, Cluster, Connector, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start,
@@ -24,6 +26,9 @@ use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::FencingToken;
 use crate::transport::ServerNumber;
+
+/// The kind of most locks, made once.
+static PLAIN: Lazy<Arc<dyn Kind>> = Lazy::new(|| Arc::new(Plain { reentrant: true }));
 
 /// A client of one Redis, shared by all threads of a process.
 ///
@@ -121,7 +126,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.handle_to(Arc::new(Plain { reentrant: true }), name)
+        self.handle_to(Arc::clone(&PLAIN), name)
     }
 
     /// Returns the lock of this name without re-entry: a second take by the same thread fails at once with

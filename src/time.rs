@@ -1,14 +1,16 @@
 //! The only clocks: instants that count suspended time, deadlines, leases.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::{Error, ErrorKind};
 
-/// A reading of a monotonic clock that goes on while the machine is suspended, in nanoseconds.
+/// A reading of a monotonic clock that goes on while the machine is suspended, in nanoseconds. Never zero, so that a
+/// hold keeps each instant that may be missing in eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Instant(u64);
+pub(crate) struct Instant(NonZeroU64);
 
 impl Instant {
     pub(crate) fn now() -> Self {
@@ -23,7 +25,14 @@ impl Instant {
         const CLOCK: ClockId = ClockId::Monotonic;
         let reading = clock_gettime(CLOCK);
         let whole = u64::try_from(reading.tv_sec).unwrap_or(0) * NANOS_IN_A_SECOND;
-        Self(whole + u64::try_from(reading.tv_nsec).unwrap_or(0))
+        Self::at(whole + u64::try_from(reading.tv_nsec).unwrap_or(0))
+    }
+
+    const fn at(nanos: u64) -> Self {
+        match NonZeroU64::new(nanos) {
+            Some(nanos) => Self(nanos),
+            None => Self(NonZeroU64::MIN),
+        }
     }
 
     /// Returns the instant `duration` later; saturates at the end of the clock, after 584 years.
@@ -33,13 +42,13 @@ impl Instant {
 
     /// Returns the instant `duration` earlier; saturates at the start of the clock.
     pub(crate) fn before(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(duration)))
+        Self::at(self.0.get().saturating_sub(nanos(duration)))
     }
 
     /// A number that two readings share by chance only.
     pub(crate) fn scattered(self) -> u64 {
         // The golden ratio spreads neighbours evenly (Knuth, The Art of Computer Programming, 6.4).
-        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+        self.0.get().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     }
 
     /// The length of the next nap of a sleep until `end`.
@@ -52,7 +61,7 @@ impl Instant {
 
     /// The time from here to `later`; zero if `later` is earlier.
     pub(crate) fn until(self, later: Self) -> Duration {
-        Duration::from_nanos(later.0.saturating_sub(self.0))
+        Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
 }
 
@@ -102,15 +111,14 @@ impl Deadline {
 
 /// A time to live to set in Redis: whole milliseconds, 1 ms to 365 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Lease(u64);
+pub(crate) struct Lease(NonZeroU64);
 
 impl Lease {
     pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
     pub(crate) fn new(duration: Duration) -> Result<Self, Error> {
-        let fits = duration >= Duration::from_millis(1) && duration <= Self::LONGEST;
-        match u64::try_from(duration.as_millis()) {
-            Ok(millis) if fits => Ok(Self(millis)),
+        match u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new) {
+            Some(millis) if duration <= Self::LONGEST => Ok(Self(millis)),
             _ => Err(Error::new(
                 ErrorKind::BadInput,
                 format!("a lease of {duration:?} is not possible; give 1 ms to 365 days"),
@@ -122,15 +130,15 @@ impl Lease {
     pub(crate) fn until(now: Instant, end: Instant) -> Self {
         let left = now.until(end).min(Self::LONGEST);
         // Rounded up: a lease must not end before the promised time.
-        Self(nanos(left).div_ceil(1_000_000).max(1))
+        Self(NonZeroU64::new(nanos(left).div_ceil(1_000_000)).unwrap_or(NonZeroU64::MIN))
     }
 
     pub(crate) fn millis(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     pub(crate) fn duration(self) -> Duration {
-        Duration::from_millis(self.0)
+        Duration::from_millis(self.millis())
     }
 
     /// The time by which the holder gives up its hold before the key expires.
@@ -138,7 +146,7 @@ impl Lease {
     /// The margin covers the granularity and the drift of two clocks: 1 %, at least 50 ms, at most a tenth of the
     /// lease.
     pub(crate) fn margin(self) -> Duration {
-        let micros = self.0.saturating_mul(1_000);
+        let micros = self.millis().saturating_mul(1_000);
         Duration::from_micros((micros / 100).max(50_000).min(micros / 10))
     }
 
@@ -157,7 +165,7 @@ mod tests {
     impl Instant {
         /// A constructed reading, for state machines in virtual time.
         pub(crate) const fn from_millis(millis: u64) -> Self {
-            Self(millis.saturating_mul(1_000_000))
+            Self::at(millis.saturating_mul(1_000_000))
         }
 
         /// Stops the clock of this thread at this reading until the result is dropped.

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use once_cell::sync::OnceCell;
-
 use crate::bell::{Bell, Bells, Hung};
 use crate::durability::Durability;
 use crate::engine::background::JobTicket;
@@ -43,9 +41,6 @@ pub(crate) struct HoldState {
 /// What becomes of a hold.
 pub(crate) struct Progress {
     state: Mutex<State>,
-    /// Rung when the hold is not live any more, and when its deadline came nearer; made by the first thread that waits
-    /// for that. One thread may wait for several holds with one bell.
-    ended: OnceCell<Bells>,
     /// The number of the server that was asked last to report changes of the key.
     watched_at: AtomicUsize,
 }
@@ -55,8 +50,17 @@ pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
 
 struct State {
     ledger: Ledger,
-    on_lost: Vec<OnLost>,
     told: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most holds do without.
+#[derive(Default)]
+struct Rare {
+    on_lost: Vec<OnLost>,
+    /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
+    /// holds with one bell.
+    ended: Option<Bells>,
     /// The next check by the timer.
     pending_check: Option<JobTicket>,
     /// What a request must have reached before it prolongs the hold.
@@ -79,8 +83,18 @@ pub(crate) struct Aftermath {
 
 impl Progress {
     pub(crate) fn new(ledger: Ledger, needs: Option<Durability>) -> Self {
-        let state = State { ledger, on_lost: vec![], told: false, pending_check: None, needs, moved_on: None };
-        Self { state: Mutex::new(state), ended: OnceCell::new(), watched_at: AtomicUsize::new(NOWHERE) }
+        let rare = needs.map(|needs| Box::new(Rare { needs: Some(needs), ..Rare::default() }));
+        Self { state: Mutex::new(State { ledger, told: false, rare }), watched_at: AtomicUsize::new(NOWHERE) }
+    }
+}
+
+impl State {
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn pending_check(&self) -> Option<JobTicket> {
+        self.rare.as_ref()?.pending_check
     }
 }
 
@@ -101,7 +115,7 @@ impl HoldState {
 
     /// What a request must have reached before it prolongs the hold.
     pub(crate) fn needs(&self) -> Option<Durability> {
-        self.progress.state.lock().needs
+        self.progress.state.lock().rare.as_ref()?.needs
     }
 
     /// The step by which a request that prolongs the hold reaches what it must, and what an inner section needs.
@@ -112,7 +126,7 @@ impl HoldState {
 
     /// Raises what the hold needs to what an inner section needs.
     pub(crate) fn raise_needs(&self, needs: Durability) {
-        self.progress.state.lock().needs = Some(needs);
+        self.progress.state.lock().rare().needs = Some(needs);
     }
 
     /// Uses the ledger under its mutex. Returns a new loss, once. Only
@@ -127,15 +141,25 @@ impl HoldState {
             Phase::Lost(loss) if !std::mem::replace(&mut state.told, true) => Some(loss),
             _ => None,
         };
-        let is_over = new_loss.is_some() || phase == Phase::Done;
-        let on_lost = if is_over { std::mem::take(&mut state.on_lost) } else { vec![] };
-        let needless_check = if phase == Phase::Live { None } else { state.pending_check.take() };
+        let (is_over, is_live) = (new_loss.is_some() || phase == Phase::Done, phase == Phase::Live);
         let is_sooner = state.ledger.good_until() < deadline;
-        drop(state);
-        if phase != Phase::Live || is_sooner {
-            self.progress.ended.get().inspect(|bells| bells.ring_all());
+        let (mut on_lost, mut needless_check, mut ended) = (vec![], None, None);
+        if let Some(rare) = &mut state.rare {
+            if is_over {
+                on_lost = std::mem::take(&mut rare.on_lost);
+            }
+            if !is_live {
+                needless_check = rare.pending_check.take();
+            }
+            if !is_live || is_sooner {
+                ended.clone_from(&rare.ended);
+            }
         }
-        let is_forgotten = was_abandoned && phase != Phase::Live;
+        drop(state);
+        if let Some(ended) = ended {
+            ended.ring_all();
+        }
+        let is_forgotten = was_abandoned && !is_live;
         (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten })
     }
 
@@ -147,7 +171,7 @@ impl HoldState {
             Phase::Releasing | Phase::Done => Ok(()),
             // An unreported loss will be reported to this callback, too.
             Phase::Live | Phase::Lost(_) => {
-                state.on_lost.push(callback);
+                state.rare().on_lost.push(callback);
                 Ok(())
             }
         }
@@ -171,9 +195,10 @@ impl HoldState {
     /// servers that each name the other one would pass the hold to and fro without a rest.
     pub(crate) fn moves_on(&self, now: Instant, pause: Duration) -> bool {
         let mut state = self.progress.state.lock();
-        let may_move = state.moved_on.is_none_or(|at| at.after(pause) <= now);
+        let moved_on = &mut state.rare().moved_on;
+        let may_move = moved_on.is_none_or(|at| at.after(pause) <= now);
         if may_move {
-            state.moved_on = Some(now);
+            *moved_on = Some(now);
         }
         may_move
     }
@@ -186,7 +211,7 @@ impl HoldState {
 
     /// Whether a callback waits for the loss.
     pub(crate) fn has_listeners(&self) -> bool {
-        !self.progress.state.lock().on_lost.is_empty()
+        self.progress.state.lock().rare.as_ref().is_some_and(|rare| !rare.on_lost.is_empty())
     }
 
     /// Schedules a check at the deadline, unless an earlier check is pending or the hold has ended. Returns the later
@@ -200,11 +225,11 @@ impl HoldState {
             Phase::Lost(_) => state.told,
             Phase::Releasing | Phase::Done => true,
         };
-        let pending = state.pending_check.filter(|pending_check| pending_check.at > Instant::now());
+        let pending = state.pending_check().filter(|pending_check| pending_check.at > Instant::now());
         if is_over || pending.is_some_and(|pending_check| pending_check.at <= deadline) {
             return None;
         }
-        state.pending_check.replace(set(deadline))
+        state.rare().pending_check.replace(set(deadline))
     }
 
     /// Waits until the hold is not live any more, or until `until`.
@@ -220,7 +245,7 @@ impl HoldState {
 
     /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
     pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
-        self.progress.ended.get_or_init(Bells::default).hang(bell)
+        self.progress.state.lock().rare().ended.get_or_insert_default().hang(bell)
     }
 
     /// The deadline of a live hold.
@@ -371,14 +396,14 @@ mod tests {
         let (hold, guard) = hold(at(0));
         let set = |deadline| timer.run_at(deadline, || {});
         assert!(hold.schedule_check(set).is_none());
-        let far = hold.progress.state.lock().pending_check.expect("it is set");
+        let far = hold.progress.state.lock().pending_check().expect("it is set");
         assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
         let promise = Promise::Leased { until: at(10_000) };
         hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
         hold.update(|ledger, now| ledger.release(guard, now));
         assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
-        let near = hold.progress.state.lock().pending_check.expect("it is set");
+        let near = hold.progress.state.lock().pending_check().expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
         hold.update(|ledger, now| ledger.extended(now, Lease::new(HOUR).unwrap()));
         assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());

@@ -23,17 +23,23 @@ pub(crate) struct Ledger {
     end: Instant,
     /// The deadline: the end of the lease, less the margin.
     good_until: Instant,
+    phase: Phase,
+    /// Whether no thread can release the hold any more.
+    abandoned: bool,
+    /// The time to retry an unanswered request of the watchdog.
+    retry_at: Option<Instant>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most holds do without.
+#[derive(Debug, Default)]
+struct Rare {
     /// The expiry that `extend` set, for the present guards.
     extended: Option<Instant>,
     /// The expiry of each side whose guard was left to expire; binding also after the last guard.
     kept: [Option<Instant>; 2],
-    phase: Phase,
     cut: Option<Cut>,
     next_cut: u64,
-    /// The time to retry an unanswered request of the watchdog.
-    retry_at: Option<Instant>,
-    /// Whether no thread can release the hold any more.
-    abandoned: bool,
 }
 
 /// The promise to one guard.
@@ -116,13 +122,10 @@ impl Ledger {
             next_guard: 0,
             end: sent.after(lease.duration()),
             good_until: lease.good_until(sent),
-            extended: None,
-            kept: [None; 2],
             phase: Phase::Live,
-            cut: None,
-            next_cut: 0,
-            retry_at: None,
             abandoned: false,
+            retry_at: None,
+            rare: None,
         };
         let guard = ledger.admit(side, promise);
         (ledger, guard)
@@ -175,7 +178,7 @@ impl Ledger {
 
     /// Records that the key lives for at least `lease` from `sent` on.
     fn raised(&mut self, sent: Instant, lease: Lease) {
-        let sure = match self.cut {
+        let sure = match self.cut() {
             Some(cut) if cut.over.is_none_or(|over| sent < over) => lease.min(cut.lease),
             _ => lease,
         };
@@ -187,7 +190,7 @@ impl Ledger {
 
     /// Records that this partial release and earlier ones run no more after `over`.
     pub(crate) fn cut_is_over(&mut self, number: CutNumber, over: Instant) {
-        if let Some(cut) = &mut self.cut
+        if let Some(cut) = self.rare.as_mut().and_then(|rare| rare.cut.as_mut())
             && cut.number <= number
         {
             cut.over.get_or_insert(over);
@@ -197,7 +200,8 @@ impl Ledger {
     /// Records a confirmed `extend`.
     pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
         self.raised(sent, lease);
-        self.extended = self.extended.max(Some(sent.after(lease.duration())));
+        let extended = &mut self.rare().extended;
+        *extended = (*extended).max(Some(sent.after(lease.duration())));
     }
 
     /// Releases one guard.
@@ -237,11 +241,12 @@ impl Ledger {
     fn cut_down(&mut self, now: Instant) -> Remaining {
         let counts = self.counts_on_wire(now);
         let lease = Lease::until(now, self.promised(now));
-        let under_way = self.cut.filter(|cut| cut.over.is_none());
-        self.next_cut += 1;
-        let cut = CutNumber(self.next_cut);
+        let rare = self.rare();
+        let under_way = rare.cut.filter(|cut| cut.over.is_none());
+        rare.next_cut += 1;
+        let cut = CutNumber(rare.next_cut);
         let lowest = under_way.map_or(lease, |cut| cut.lease.min(lease));
-        self.cut = Some(Cut { number: cut, lease: lowest, over: None });
+        rare.cut = Some(Cut { number: cut, lease: lowest, over: None });
         // The lower deadline counts at once: with or without the request, the key does not expire before.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
@@ -250,7 +255,7 @@ impl Ledger {
 
     /// Whether this partial release is the newest.
     pub(crate) fn is_newest(&self, cut: CutNumber) -> bool {
-        cut.0 == self.next_cut
+        cut.0 == self.rare.as_ref().map_or(0, |rare| rare.next_cut)
     }
 
     /// Removes a guard and leaves its part of the hold to expire.
@@ -260,7 +265,8 @@ impl Ledger {
             Promise::Leased { until } => until,
             Promise::Renewed { .. } => self.end,
         };
-        let kept = &mut self.kept[entry.side as usize];
+        let kept = entry.side as usize;
+        let kept = &mut self.rare().kept[kept];
         *kept = (*kept).max(Some(end));
         self.dismiss(guard);
         if self.guards.is_empty() && self.look(now) == Phase::Live {
@@ -370,7 +376,7 @@ impl Ledger {
     pub(crate) fn counts_on_wire(&self, now: Instant) -> Counts {
         let mut counts = self.counts();
         for side in [Side::Exclusive, Side::Shared] {
-            if self.kept[side as usize].is_some_and(|end| end > now) {
+            if self.kept()[side as usize].is_some_and(|end| end > now) {
                 let count = counts.of_mut(side);
                 *count = (*count).max(1);
             }
@@ -380,7 +386,7 @@ impl Ledger {
 
     /// Whether a side was left to expire and has not expired.
     fn is_kept(&self, now: Instant) -> bool {
-        self.kept.into_iter().flatten().any(|end| end > now)
+        self.kept().into_iter().flatten().any(|end| end > now)
     }
 
     /// Whether no guard is left.
@@ -396,6 +402,18 @@ impl Ledger {
     /// The expiry of the key.
     pub(crate) fn end(&self) -> Instant {
         self.end
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        self.rare.as_ref()?.cut
+    }
+
+    fn kept(&self) -> [Option<Instant>; 2] {
+        self.rare.as_ref().map_or([None; 2], |rare| rare.kept)
     }
 
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
@@ -419,8 +437,8 @@ impl Ledger {
             Promise::Renewed { .. } => now.after(self.watchdog.duration()),
         };
         let guards = self.guards.iter().map(of_guard);
-        let by_hand = self.extended.filter(|_| !self.guards.is_empty());
-        guards.chain(by_hand).chain(self.kept.into_iter().flatten()).max().unwrap_or(now)
+        let by_hand = self.rare.as_ref().and_then(|rare| rare.extended).filter(|_| !self.guards.is_empty());
+        guards.chain(by_hand).chain(self.kept().into_iter().flatten()).max().unwrap_or(now)
     }
 }
 

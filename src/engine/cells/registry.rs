@@ -1,10 +1,11 @@
 //! The registry of holds: finds the hold for a re-entry, and the holds to watch.
 
-use std::collections::hash_map::Entry;
+use std::borrow::Borrow;
+use std::hash::{Hash, Hasher};
+use std::slice;
 use std::sync::Arc;
 
-use foldhash::HashMap;
-use smallvec::SmallVec;
+use foldhash::HashSet;
 
 use crate::engine::hold::HoldState;
 use crate::name::LockName;
@@ -19,12 +20,75 @@ pub(crate) struct Registry(Mutex<Holds>);
 #[derive(Debug, Default)]
 struct Holds {
     /// By the key in Redis: a message and a report of a changed key concern every hold under the key.
-    by_key: HashMap<Arc<str>, SmallVec<[Arc<HoldState>; 1]>>,
+    by_key: HashSet<SameKey>,
     count: usize,
     closed: bool,
     /// The number of holds at which the next search for dead holds starts.
     sweep_at: usize,
 }
+
+/// The holds under one key, nearly always one. The first one knows the key: a key beside them would cost each hold 24
+/// bytes.
+#[derive(Debug)]
+enum SameKey {
+    One(Arc<HoldState>),
+    /// At least two.
+    #[expect(clippy::box_collection, reason = "a list in its place would cost each name eight bytes")]
+    Several(Box<Vec<Arc<HoldState>>>),
+}
+
+impl SameKey {
+    fn holds(&self) -> &[Arc<HoldState>] {
+        match self {
+            Self::One(hold) => slice::from_ref(hold),
+            Self::Several(holds) => holds,
+        }
+    }
+
+    fn with(self, hold: Arc<HoldState>) -> Self {
+        Self::Several(match self {
+            Self::One(first) => Box::new(vec![first, hold]),
+            Self::Several(mut holds) => {
+                holds.push(hold);
+                holds
+            }
+        })
+    }
+
+    /// Returns the hold, if it is one of these, and the others.
+    fn without(self, hold: &HoldState) -> (Option<Arc<HoldState>>, Option<Self>) {
+        match self {
+            Self::One(one) if one.number == hold.number => (Some(one), None),
+            Self::One(_) => (None, Some(self)),
+            Self::Several(mut holds) => {
+                let place = holds.iter().position(|other| other.number == hold.number);
+                let removed = place.map(|place| holds.remove(place));
+                let rest = if holds.len() > 1 { Some(Self::Several(holds)) } else { holds.pop().map(Self::One) };
+                (removed, rest)
+            }
+        }
+    }
+}
+
+impl Borrow<str> for SameKey {
+    fn borrow(&self) -> &str {
+        self.holds()[0].name.shared_key()
+    }
+}
+
+impl Hash for SameKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Borrow::<str>::borrow(self).hash(state);
+    }
+}
+
+impl PartialEq for SameKey {
+    fn eq(&self, other: &Self) -> bool {
+        Borrow::<str>::borrow(self) == Borrow::<str>::borrow(other)
+    }
+}
+
+impl Eq for SameKey {}
 
 impl Registry {
     /// Adds a hold. Returns dead holds that were found, which only the registry knew; `None` when the registry is
@@ -36,7 +100,9 @@ impl Registry {
         }
         let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
         holds.count += 1;
-        holds.by_key.entry(Arc::clone(hold.name.shared_key())).or_default().push(hold);
+        if let Some(others) = holds.by_key.replace(SameKey::One(Arc::clone(&hold))) {
+            holds.by_key.replace(others.with(hold));
+        }
         // The caller drops these holds without the mutex, because their callbacks may own this very registry.
         Some(dead)
     }
@@ -53,19 +119,14 @@ impl Registry {
     }
 
     pub(crate) fn contains(&self, hold: &HoldState) -> bool {
-        let holds = self.0.lock();
-        holds
-            .by_key
-            .get(hold.name.shared_key())
-            .is_some_and(|holds| holds.iter().any(|other| other.number == hold.number))
+        self.0.lock().under(&hold.name).iter().any(|other| other.number == hold.number)
     }
 
     /// Returns the hold that `thread` would re-enter under `name`.
     pub(crate) fn find(&self, name: &LockName, thread: ThreadNumber) -> Option<Arc<HoldState>> {
         let holds = self.0.lock();
         let of_thread = |hold: &Arc<HoldState>| hold.thread.as_ref().is_some_and(|id| id.number() == thread);
-        let same_key = holds.by_key.get(name.shared_key())?;
-        same_key.iter().find(|hold| hold.name == *name && of_thread(hold)).cloned()
+        holds.under(name).iter().find(|hold| hold.name == *name && of_thread(hold)).cloned()
     }
 
     /// Returns the holds that a change of this lock concerns: of a name of a whole key, all holds under the key.
@@ -80,17 +141,16 @@ impl Registry {
 
     fn under_where(&self, name: &LockName, is_meant: impl Fn(&HoldState) -> bool) -> Vec<Arc<HoldState>> {
         let holds = self.0.lock();
-        let same_key = holds.by_key.get(name.shared_key()).into_iter().flatten();
-        same_key.filter(|hold| hold.name.overlaps(name) && is_meant(hold)).cloned().collect()
+        holds.under(name).iter().filter(|hold| hold.name.overlaps(name) && is_meant(hold)).cloned().collect()
     }
 
     /// Returns those of the keys that have watched holds, as names of whole keys.
     pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
         let holds = self.0.lock();
-        let under = |key: &str| holds.by_key.get(key)?.iter().find(|hold| hold.is_watched());
+        let under = |key: &str| holds.by_key.get(key)?.holds().iter().find(|hold| hold.is_watched());
         // Each take and each release of a client changes the set of a semaphore, so a look at many holds each time
         // would cost too much. Renewals tell of those.
-        let few = |name: &&str| holds.by_key.get(*name).is_some_and(|same_key| same_key.len() <= MOST_TO_LOOK_AT);
+        let few = |name: &&str| holds.by_key.get(*name).is_some_and(|same| same.holds().len() <= MOST_TO_LOOK_AT);
         let of_permits = |key: &str| LockName::semaphores_of(key).into_iter().flatten().filter(few).find_map(under);
         let watched = |key: &String| under(key).or_else(|| of_permits(key));
         keys.iter().filter_map(watched).map(|hold| hold.name.whole()).collect()
@@ -101,34 +161,28 @@ impl Registry {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<HoldState>> {
-        self.0.lock().by_key.values().flatten().cloned().collect()
+        self.0.lock().by_key.iter().flat_map(SameKey::holds).cloned().collect()
     }
 }
 
 impl Holds {
+    /// The holds under the key of this name.
+    fn under(&self, name: &LockName) -> &[Arc<HoldState>] {
+        self.by_key.get(name.shared_key().as_ref()).map_or(&[], SameKey::holds)
+    }
+
     fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
-        let Entry::Occupied(mut same_key) = self.by_key.entry(Arc::clone(hold.name.shared_key())) else { return None };
-        let place = same_key.get().iter().position(|other| other.number == hold.number)?;
-        let hold = same_key.get_mut().remove(place);
-        if same_key.get().is_empty() {
-            same_key.remove();
-        }
-        self.count -= 1;
-        Some(hold)
+        let (removed, rest) = self.by_key.take(hold.name.shared_key().as_ref())?.without(hold);
+        self.by_key.extend(rest);
+        self.count -= usize::from(removed.is_some());
+        removed
     }
 
     /// Removes dead holds: lost by a thread that has ended, so that no thread can release or re-enter them.
     fn sweep(&mut self) -> Vec<Arc<HoldState>> {
-        let mut dead = vec![];
-        self.by_key.retain(|_, holds| {
-            holds.retain(|hold| {
-                let is_dead = hold.is_dead();
-                dead.extend(is_dead.then(|| Arc::clone(hold)));
-                !is_dead
-            });
-            !holds.is_empty()
-        });
-        self.count -= dead.len();
+        let holds = self.by_key.iter().flat_map(SameKey::holds);
+        let dead: Vec<_> = holds.filter(|hold| hold.is_dead()).cloned().collect();
+        dead.iter().for_each(|hold| _ = self.remove(hold));
         self.sweep_at = 2 * self.count.max(FEWEST_TO_SWEEP);
         dead
     }

@@ -18,8 +18,8 @@ pub(crate) struct Requests {
 #[derive(Debug, Default)]
 struct State {
     under_way: bool,
-    /// Copies that were neither answered nor fenced, and may still run.
-    in_doubt: InDoubt,
+    /// Copies that were neither answered nor fenced, and may still run; nearly always none.
+    in_doubt: Option<Box<InDoubt>>,
     /// The newest partial release that was sent.
     last_cut: CutNumber,
     /// Whether a partial release failed, so that the background must write the counts.
@@ -32,7 +32,9 @@ pub(crate) struct RequestTurn<'a>(&'a Requests);
 
 impl Requests {
     pub(crate) fn new(in_doubt: InDoubt) -> Self {
-        Self { state: Mutex::new(State { in_doubt, ..State::default() }), ended: Condvar::new() }
+        let requests = Self { state: Mutex::default(), ended: Condvar::new() };
+        requests.keep_in_doubt(in_doubt);
+        requests
     }
 
     /// Waits for the turn until `until`. Without the turn nothing is sent.
@@ -52,7 +54,13 @@ impl Requests {
 
     /// Takes the copies in doubt from a hold that sends no more requests.
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        std::mem::take(&mut self.state.lock().in_doubt)
+        self.state.lock().in_doubt.take().map(|in_doubt| *in_doubt).unwrap_or_default()
+    }
+
+    fn keep_in_doubt(&self, in_doubt: InDoubt) {
+        if !in_doubt.is_empty() {
+            self.state.lock().in_doubt.get_or_insert_default().add(in_doubt);
+        }
     }
 
     /// Records a failed partial release. Returns whether the background must be started for it.
@@ -67,7 +75,7 @@ impl RequestTurn<'_> {
     }
 
     pub(crate) fn keep_in_doubt(&self, in_doubt: InDoubt) {
-        self.0.state.lock().in_doubt.add(in_doubt);
+        self.0.keep_in_doubt(in_doubt);
     }
 
     /// Records that this partial release is sent now.

@@ -150,13 +150,14 @@ impl ServerRound<'_> {
 
 impl RenewalHost for ServerRound<'_> {
     fn holds(&mut self) -> Vec<Arc<HoldState>> {
-        let (here, elsewhere): (Vec<_>, Vec<_>) = self
-            .keeper
-            .cells
-            .registry
-            .all()
-            .into_iter()
-            .partition(|hold| self.keeper.sender.is_on(self.server, &hold.name));
+        let (mut here, mut elsewhere) = (self.keeper.cells.registry.all(), vec![]);
+        here.retain(|hold| {
+            let is_here = self.keeper.sender.is_on(self.server, &hold.name);
+            if !is_here {
+                elsewhere.push(Arc::clone(hold));
+            }
+            is_here
+        });
         // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may
         // be far away, and a lease is never renewed.
         let now = Instant::now();
