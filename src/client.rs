@@ -21,6 +21,7 @@ use crate::owner::Owners;
 use crate::permits::PermitExpirableSemaphore;
 use crate::script::Side;
 use crate::script::examination::Examination;
+use crate::script::inspection::Connections;
 use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
@@ -424,9 +425,33 @@ impl Client {
     /// # Errors
     ///
     /// `BadInput` for an impossible name; `OtherKind` for a key that is no lock; refusals and outages of the server. A
-    /// command that the user may not run is no error: [`Inspection::without_rights`] lists it.
+    /// command that the user may not run is no error: [`Inspection::without_rights`] lists it. Nor is a list of
+    /// connections that does not come: [`Inspection::without_clients`] says why.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
-        self.handle.ask("lock", &self.handle.name(name.as_ref()), |engine, name| engine.inspect(name))
+        self.inspect_with(name.as_ref(), &mut vec![])
+    }
+
+    /// Inspects these names one by one, each when the iterator is asked for it, as [`inspect`](Self::inspect) does. Each
+    /// server lists its connections once, at the first held lock: a client that connects later is not shown.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// for found in client.inspect_all(client.scan("orders:", 1_000)?) {
+    ///     let found = found?; // without a prefix of the client
+    ///     println!("{}: {} hold it", found.name(), found.holder_count());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn inspect_all<N: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = N>,
+    ) -> impl Iterator<Item = Result<Inspection>> {
+        let mut told = vec![];
+        names.into_iter().map(move |name| self.inspect_with(name.as_ref(), &mut told))
+    }
+
+    fn inspect_with(&self, name: &str, told: &mut Vec<(ServerNumber, Connections)>) -> Result<Inspection> {
+        self.handle.ask("lock", &self.handle.name(name), |engine, name| engine.inspect(name, told))
     }
 
     /// Lists at most `limit` names that begin with `prefix` and certainly belong to a lock that is held, in order, from
@@ -441,7 +466,7 @@ impl Client {
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// for name in client.scan("orders:", 1_000)? {
-    ///     println!("{name}: {} hold it", client.inspect(&name)?.holder_count()); // without a prefix of the client
+    ///     println!("{name}");
     /// }
     /// # Ok::<(), lockson::Error>(())
     /// ```

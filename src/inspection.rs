@@ -53,6 +53,9 @@ record! {
         /// Returns the commands that the user may not run, as an ACL writes them, and the keys that the user may not
         /// read, with `~` in front. Their part is missing.
         without_rights: Vec<String> => [&[String]],
+        /// Returns why no holder and no waiter has a [`client`](InspectedHolder::client), where the server did not
+        /// list its connections for another reason than a missing right.
+        without_clients: Option<String> => [Option<&str>],
     }
 }
 

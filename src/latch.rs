@@ -163,7 +163,9 @@ impl CountDownLatch {
 
     /// Deletes the latch, which frees its waiters. Returns whether it had a count.
     ///
-    /// Waiters in Redisson are not freed: there the message of a deletion means that a new count was set.
+    /// Waiters in Redisson sleep on, as after Redisson's own `delete()`: there the message of a deletion means that a
+    /// new count was set. A count down to zero wakes them: set the count to 1 and count down, as `lockson free --latch`
+    /// does.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -17,6 +17,9 @@ pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> 
     let (connection, beginning) = connection.of_whole_names(beginning);
     let client = connect::builder(&connection)?.connect()?;
     let (found, is_cut) = look(&client, &beginning, listing)?;
+    if let Some(why) = found.iter().find_map(Inspection::without_clients) {
+        eprintln!("lockson: the processes of holders are not known: {why}");
+    }
     if listing.output.json {
         found.iter().try_for_each(|inspection| json(&json_of(inspection)))?;
     } else {
@@ -101,13 +104,13 @@ impl Seen {
 pub(crate) fn look(client: &Client, beginning: &str, listing: Listing) -> Result<(Vec<Inspection>, bool), Failure> {
     let names = client.scan(beginning, listing.limit)?;
     let (mut found, mut told) = (vec![], Instant::now());
-    for (index, name) in names.iter().enumerate() {
+    for (index, inspection) in client.inspect_all(&names).enumerate() {
         if io::stderr().is_terminal() && told.elapsed() > Duration::from_secs(1) {
             eprint!("\r{index} of {} locks", names.len());
             told = Instant::now();
         }
         // A lock that is free by now, or data by now, is not listed.
-        match client.inspect(name) {
+        match inspection {
             Ok(inspection) if inspection.kind().is_some() => found.push(inspection),
             Err(error) if error.kind() != ErrorKind::OtherKind => return Err(error.into()),
             _ => {}

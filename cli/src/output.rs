@@ -141,6 +141,7 @@ pub(crate) fn json_of(inspection: &Inspection) -> Value {
         "available": inspection.available(),
         "leader": inspection.leader(),
         "without_rights": inspection.without_rights(),
+        "without_clients": inspection.without_clients(),
     })
 }
 

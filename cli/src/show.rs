@@ -76,6 +76,8 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
         let commands = inspection.without_rights().join(", ");
         facts.push(("missing", format!("what {commands} would tell: the user may not run it")));
     }
+    let unlisted = |why: &str| ("missing", format!("the processes of holders and waiters: {}", shown(why)));
+    facts.extend(inspection.without_clients().map(unlisted));
     facts
 }
 

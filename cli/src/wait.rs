@@ -1,5 +1,6 @@
 //! `lockson wait`: until a lock is free, without taking it.
 
+use std::iter;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +24,9 @@ pub(crate) fn wait(
         return Ok(ExitCode::from(if is_open { 0 } else { TIMED_OUT }));
     }
     let began = Instant::now();
-    loop {
-        let inspection = client.inspect(name)?;
+    // The list of connections is asked for once only, because nobody looks at it here.
+    for inspection in client.inspect_all(iter::repeat(name)) {
+        let inspection = inspection?;
         unless_hidden(&inspection)?;
         if is_open(&inspection) {
             return Ok(ExitCode::SUCCESS);
@@ -35,6 +37,7 @@ pub(crate) fn wait(
         }
         thread::sleep(left.min(PAUSE));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Whether a caller who asks now would be served.

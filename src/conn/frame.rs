@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
         let start = self.at;
         self.elements += 1;
         if self.elements > self.largest.elements {
-            return Err(Garbled("too many elements").into());
+            return Err(Garbled(TOO_MANY).into());
         }
         let (marker, digits) = self.line()?;
         match marker {
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
     fn pass(&mut self, size: usize) -> Result<(), Unread> {
         self.at += size;
         if self.at > self.largest.bytes {
-            return Err(Garbled("too long").into());
+            return Err(Garbled(TOO_LONG).into());
         }
         if self.at > self.bytes.len() { Err(Unread::Incomplete) } else { Ok(()) }
     }
@@ -154,6 +154,17 @@ fn number(digits: &[u8]) -> Option<i64> {
 /// The reason why a reply was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(pub(super) &'static str);
+
+impl Garbled {
+    /// Whether the reply was refused for its size alone.
+    pub(super) fn is_of_size(self) -> bool {
+        [TOO_MANY, TOO_LONG, TOO_LONG_A_TEXT].contains(&self.0)
+    }
+}
+
+const TOO_MANY: &str = "too many elements";
+const TOO_LONG: &str = "too long";
+const TOO_LONG_A_TEXT: &str = "a length over the limit";
 
 impl fmt::Display for Garbled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +187,7 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
     }
     match number(digits).and_then(|size| usize::try_from(size).ok()) {
         Some(size) if size <= most => Ok(Some(size)),
-        Some(_) => Err(Garbled("a length over the limit")),
+        Some(_) => Err(Garbled(TOO_LONG_A_TEXT)),
         None => Err(Garbled("a length that is no number")),
     }
 }

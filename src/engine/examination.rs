@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use crate::conn::Server;
+use crate::conn::{Redirect, Server};
 use crate::engine::caller::closed;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Refusal, Result};
 use crate::inspection::Inspection;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{ClientSettings, Examination, examine};
-use crate::script::inspection::{find_connections, inspect, scan};
+use crate::script::inspection::{Connections, certain_locks, inspect, page};
 use crate::time::Instant;
-use crate::transport::{Fault, PubSub};
+use crate::transport::{Fault, PubSub, ServerNumber};
 
 impl Engine {
     /// Examines each server within one command time-out.
@@ -21,15 +23,21 @@ impl Engine {
         self.servers().iter().map(|server| (server.label(), self.examine_one(server))).collect()
     }
 
-    /// Asks what Redis knows of a name. The connections of holders and waiters are a long list.
-    pub(crate) fn inspect(&self, name: &LockName) -> Result<Inspection> {
+    /// Asks what Redis knows of a name. The list of all connections of a server is long, so each server is asked once
+    /// for it.
+    pub(crate) fn inspect(&self, name: &LockName, told: &mut Vec<(ServerNumber, Connections)>) -> Result<Inspection> {
         let answer = self.sender.ask(&inspect(name, self.config.peer_clock_skew));
         let mut found = self.sender.of_lock(name, answer)?;
         if !found.holders.is_empty() || !found.waiters.is_empty() {
-            let deadline = Instant::now().after(self.config.command_timeout);
-            let mut connection = self.sender.server(name).connection().for_long_replies();
-            let asked = connection.round_trips(deadline, |send| find_connections(send, &mut found));
-            asked.map_err(Fault::into_error)?;
+            let server = self.sender.server(name);
+            if !told.iter().any(|(number, _)| *number == server.number()) {
+                let deadline = self.command_deadline();
+                let answer = server.connection().for_long_replies().round_trips(deadline, Connections::ask);
+                let answer = answer.unwrap_or_else(|fault| Connections::unknown(fault.into_error().to_string()));
+                told.push((server.number(), answer));
+            }
+            let of_server = told.iter().find(|(number, _)| *number == server.number());
+            of_server.inspect(|(_, connections)| connections.add_to(&mut found));
         }
         Ok(found)
     }
@@ -37,24 +45,87 @@ impl Engine {
     /// Lists at most `limit` names of held locks that begin with this. Each page of a scan has one command time-out.
     pub(crate) fn scan(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let prefix = format!("{}{prefix}", self.config.name_prefix);
-        let mut names = BTreeSet::new();
-        for server in self.servers() {
-            let (mut connection, mut cursor) = (server.connection().for_long_replies(), "0".to_owned());
-            while names.len() < limit {
-                if self.life.is_closed() {
-                    return Err(closed());
+        let (mut names, mut asked) = (BTreeSet::new(), vec![]);
+        // Masters may come and go meanwhile, so what has become one since is asked, and what is none any more may fail.
+        for _ in 0..MOST_LOOKS {
+            let mut left = self.servers();
+            left.retain(|server| !asked.contains(&server.number()));
+            if left.is_empty() {
+                break;
+            }
+            while let Some(server) = left.pop() {
+                if asked.contains(&server.number()) {
+                    continue;
                 }
-                let deadline = Instant::now().after(self.config.command_timeout);
-                let page = connection.round_trips(deadline, |send| scan(send, &cursor, &prefix));
-                let (next, found) = page.map_err(Fault::into_error)?;
-                names.extend(found);
-                cursor = next;
-                if cursor == "0" {
-                    break;
+                asked.push(server.number());
+                match self.scan_one(&server, &prefix, limit, &mut names) {
+                    Ok(others) => left.extend(others),
+                    Err(error) if self.is_replaced(&server, &error) => {}
+                    Err(error) => return Err(error),
                 }
             }
         }
         Ok(names.into_iter().take(limit).collect())
+    }
+
+    /// Whether a server that failed is no master any more. Its successor may not be known to all members so far.
+    fn is_replaced(&self, server: &Server, error: &Error) -> bool {
+        let end = self.command_deadline();
+        while self.sender.topology.has_slots() && error.kind() != ErrorKind::Closed && !self.life.is_closed() {
+            if self.servers().iter().all(|master| master.number() != server.number()) {
+                return true;
+            }
+            if error.kind() != ErrorKind::Connection || Instant::now() >= end {
+                break;
+            }
+            thread::sleep(PAUSE_OF_LOOKS);
+        }
+        false
+    }
+
+    /// Adds the names at one server. Returns the servers that have keys in its place by now.
+    fn scan_one(
+        &self,
+        server: &Arc<Server>,
+        prefix: &str,
+        limit: usize,
+        found: &mut BTreeSet<String>,
+    ) -> Result<Vec<Arc<Server>>> {
+        let (mut pages, mut questions) = (server.connection().for_long_replies(), server.connection());
+        let (mut cursor, mut others) = ("0".to_owned(), vec![]);
+        while found.len() < limit {
+            let deadline = || if self.life.is_closed() { Err(closed()) } else { Ok(self.command_deadline()) };
+            let answer = pages.round_trips(deadline()?, |send| page(send, &cursor, prefix));
+            let (next, mut names) = answer.map_err(Fault::into_error)?;
+            loop {
+                match questions.round_trips(deadline()?, |send| certain_locks(send, &mut names)) {
+                    Ok((locks, moved)) => {
+                        found.extend(locks);
+                        others.extend(moved.and_then(|moved| self.place_of(server, &moved)));
+                        break;
+                    }
+                    Err(Fault::NotSent(error)) if error.kind() == ErrorKind::OtherKind => {}
+                    Err(fault) => return Err(fault.into_error()),
+                }
+            }
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        Ok(others)
+    }
+
+    /// The server that has a key by the word of another one.
+    fn place_of(&self, server: &Server, moved: &Refusal) -> Option<Arc<Server>> {
+        match self.sender.topology.redirect(server.number(), moved) {
+            Redirect::Elsewhere(route) => Some(route.server),
+            _ => None,
+        }
+    }
+
+    fn command_deadline(&self) -> Instant {
+        Instant::now().after(self.config.command_timeout)
     }
 
     fn servers(&self) -> Vec<Arc<Server>> {
@@ -80,7 +151,7 @@ impl Engine {
             connections: self.config.max_connections.saturating_add(2),
             sharded_pub_sub: server.pub_sub_if_chosen().map(|chosen| chosen == PubSub::Sharded),
         };
-        let deadline = Instant::now().after(self.config.command_timeout);
+        let deadline = self.command_deadline();
         // The connection is closed afterwards, because a transaction may be open on it.
         let mut connection = server.connection();
         connection.round_trips(deadline, |send| examine(send, &locks, sample, client)).map_err(Fault::into_error)
@@ -89,3 +160,6 @@ impl Engine {
 
 /// The name behind the prefix for which rights are asked.
 const SAMPLE: &str = "lockson:doctor";
+/// So often the masters of a cluster are looked up within one scan.
+const MOST_LOOKS: usize = 8;
+const PAUSE_OF_LOOKS: Duration = Duration::from_millis(50);

@@ -3,8 +3,8 @@
 mod connections;
 mod scan;
 
-pub(crate) use connections::find_connections;
-pub(crate) use scan::scan;
+pub(crate) use connections::Connections;
+pub(crate) use scan::{certain_locks, page};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,10 @@ pub(crate) fn inspect(name: &LockName, skew: Duration) -> Call<IfLock<Inspection
     // Told as a call that publishes, because the question depends on the kind of pub/sub.
     Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
         let mut inspector = Inspector { send, name: &name, skew, pub_sub, found: nothing(&name) };
-        Ok(if inspector.run()? { Ok(inspector.found) } else { Err(NotALock) })
+        // A reply without end is that of other data.
+        let is_lock =
+            inspector.run().map_err(|stop| if let Stop::TooLong(_) = stop { Stop::NotALock } else { stop })?;
+        Ok(if is_lock { Ok(inspector.found) } else { Err(NotALock) })
     })
 }
 
@@ -329,6 +332,7 @@ fn nothing(name: &LockName) -> Inspection {
         available: None,
         leader: None,
         without_rights: vec![],
+        without_clients: None,
     }
 }
 

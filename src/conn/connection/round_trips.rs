@@ -6,6 +6,7 @@ use redis::{Cmd, Value};
 
 use super::Connection;
 use crate::conn::asking::asking;
+use crate::conn::frame::Garbled;
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::transport::{Fault, Limits};
@@ -35,16 +36,23 @@ impl Connection {
             }
             count += commands.len();
             let sent = self.send(&packed, deadline).map_err(|error| (error, false));
+            let mut replies = vec![];
             let received = sent.and_then(|()| {
-                let replies = commands.iter().map(|_| self.receive_one(asks, deadline));
-                replies.collect::<io::Result<_>>().map_err(|error| (error, true))
+                for _ in commands {
+                    replies.push(self.receive_one(asks, deadline).map_err(|error| (error, true))?);
+                }
+                Ok(())
             });
-            received.map_err(|error| {
-                failure = Some(error);
-                Stop::NoReply
-            })
+            let Err((error, sent)) = received else { return Ok(replies) };
+            let is_too_long = garbled(&error).is_some_and(Garbled::is_of_size);
+            failure = Some((error, sent));
+            Err(if is_too_long { Stop::TooLong(replies) } else { Stop::NoReply })
         });
         let (error, sent) = match (outcome, failure) {
+            (Err(Stop::NotALock), _) => {
+                let text = "the key has longer data than any lock, so it is no lock; use another name";
+                return Err(Fault::NotSent(Error::new(ErrorKind::OtherKind, text).at(&self.server)));
+            }
             (_, Some(failure)) => failure,
             (Ok(answer), None) => {
                 self.is_proven = true;
@@ -54,7 +62,7 @@ impl Connection {
             (Err(Stop::Unsupported(why)), None) => {
                 return Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, why).at(&self.server)));
             }
-            (Err(Stop::NoReply), None) => (trouble::odd_reply(), true),
+            (Err(Stop::NoReply | Stop::TooLong(_)), None) => (trouble::odd_reply(), true),
         };
         self.is_mute = error.kind() == io::ErrorKind::TimedOut;
         let error = self.lost(error, limits);
@@ -65,4 +73,8 @@ impl Connection {
             Err(Fault::Unanswered(self.identity.clone(), error))
         }
     }
+}
+
+fn garbled(error: &io::Error) -> Option<Garbled> {
+    error.get_ref()?.downcast_ref().copied()
 }

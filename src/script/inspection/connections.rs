@@ -9,16 +9,39 @@ use crate::owner::is_client_id;
 use crate::script::reply::{known, text};
 use crate::script::{Pipeline, command};
 
-/// Finds the connections of holders and waiters among those of the server.
-pub(crate) fn find_connections(send: &mut Pipeline<'_>, found: &mut Inspection) -> Result<(), Stop> {
-    let list = command("CLIENT", "LIST");
-    let reply = known(send(std::slice::from_ref(&list))?.pop())?;
-    let Some(lines) = told(reply, &list, &mut found.without_rights)? else { return Ok(()) };
-    let clients = connections(&known(text(&lines))?);
-    let client_of = |owner: &str| clients.get(&first_digits(owner)?).cloned();
-    found.holders.iter_mut().for_each(|holder| holder.client = client_of(&holder.owner));
-    found.waiters.iter_mut().for_each(|waiter| waiter.client = client_of(&waiter.owner));
-    Ok(())
+/// What a server tells of its connections: those of clients of this library by the first digits of the client's id.
+pub(crate) struct Connections {
+    clients: HashMap<String, ClientConnection>,
+    without_rights: Vec<String>,
+    without_clients: Option<String>,
+}
+
+impl Connections {
+    /// Asks for the list of all connections.
+    pub(crate) fn ask(send: &mut Pipeline<'_>) -> Result<Self, Stop> {
+        let list = command("CLIENT", "LIST");
+        let reply = known(send(std::slice::from_ref(&list))?.pop())?;
+        let mut without_rights = vec![];
+        let clients = match told(reply, &list, &mut without_rights)? {
+            Some(lines) => connections(&known(text(&lines))?),
+            None => HashMap::new(),
+        };
+        Ok(Self { clients, without_rights, without_clients: None })
+    }
+
+    /// A server did not tell.
+    pub(crate) fn unknown(why: String) -> Self {
+        Self { clients: HashMap::new(), without_rights: vec![], without_clients: Some(why) }
+    }
+
+    /// Adds to holders and waiters their connections, or why they have none.
+    pub(crate) fn add_to(&self, found: &mut Inspection) {
+        let client_of = |owner: &str| self.clients.get(&first_digits(owner)?).cloned();
+        found.holders.iter_mut().for_each(|holder| holder.client = client_of(&holder.owner));
+        found.waiters.iter_mut().for_each(|waiter| waiter.client = client_of(&waiter.owner));
+        found.without_rights.extend_from_slice(&self.without_rights);
+        found.without_clients.clone_from(&self.without_clients);
+    }
 }
 
 /// The connections of clients of this library in a `CLIENT LIST`, by the first digits of the client's id.

@@ -3,14 +3,13 @@
 use redis::{Cmd, Value};
 
 use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group, page_of};
-use crate::error::Stop;
+use crate::error::{Refusal, Stop};
 use crate::name::{GivenName, LockName};
 use crate::script::reply::{self, known, list, text};
 use crate::script::{Pipeline, command};
 
-/// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names that
-/// are certainly those of locks.
-pub(crate) fn scan(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<String>), Stop> {
+/// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names.
+pub(crate) fn page(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<LockName>), Stop> {
     let reply = send(&[command("SCAN", (cursor, "MATCH", pattern(prefix), "COUNT", MOST_AT_ONCE))])?.pop();
     let reply = known(reply)?;
     refused(&reply).map_or(Ok(()), Err)?;
@@ -19,49 +18,66 @@ pub(crate) fn scan(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Resul
         Value::BulkString(key) => GivenName::new(String::from_utf8(key.clone()).ok()?.into()).checked().cloned().ok(),
         _ => None,
     });
-    let names: Vec<LockName> = names.collect();
-    let types = ask_each(send, names.iter().map(|name| command("TYPE", name.key())).collect())?;
-    let (mut asked, mut questions) = (vec![], vec![]);
-    for (name, kind) in names.iter().zip(types) {
+    Ok((next, names.collect()))
+}
+
+/// Asks which of these names are certainly those of locks. Returns beside them the word of a server that another one
+/// has a key: all keys of a former master have gone to one, or the map tells of the others. Stops with [`Stop::NotALock`] at one that has more data than
+/// any lock, and removes it, so that a repetition goes on without it.
+pub(crate) fn certain_locks(
+    send: &mut Pipeline<'_>,
+    names: &mut Vec<LockName>,
+) -> Result<(Vec<String>, Option<Refusal>), Stop> {
+    let mut moved = None;
+    let types = ask_each(send, &mut moved, names.iter().map(|name| command("TYPE", name.key())).collect())?;
+    let (mut strings, mut hashes) = (vec![], vec![]);
+    for (place, kind) in types.iter().enumerate() {
         match kind.as_ref().and_then(text).as_deref() {
-            Some("hash") => questions.push(command("HRANDFIELD", (name.key(), SAMPLE))),
-            Some("string") => {
-                questions.push(command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)));
-                questions.push(command("TYPE", name.taken_permits()));
-                asked.push((name, true));
-                continue;
-            }
-            _ => continue,
-        }
-        asked.push((name, false));
-    }
-    let mut replies = ask_each(send, questions)?.into_iter();
-    let mut found = vec![];
-    for (name, is_string) in asked {
-        let reply = replies.next().flatten();
-        let is_lock = if is_string {
-            let value = reply.as_ref().and_then(text).unwrap_or_default();
-            let companion = replies.next().flatten().as_ref().and_then(text);
-            is_own(&value) || value.parse::<i64>().is_ok() && companion.as_deref() == Some("zset")
-        } else {
-            reply
-                .as_ref()
-                .and_then(list)
-                .is_some_and(|fields| is_hash_of_lock(&fields.iter().filter_map(text).collect::<Vec<_>>()))
-        };
-        if is_lock {
-            found.push(name.to_string());
+            Some("string") => strings.push(place),
+            Some("hash") => hashes.push(place),
+            _ => {}
         }
     }
-    Ok((next, found))
+    let questions = hashes.iter().map(|place| command("HRANDFIELD", (names[*place].key(), SAMPLE)));
+    let samples = match ask_each(send, &mut moved, questions.collect()) {
+        Err(Stop::TooLong(before)) => {
+            names.remove(*known(hashes.get(before.len()))?);
+            return Err(Stop::NotALock);
+        }
+        samples => samples?,
+    };
+    let are_locks = samples.iter().map(|sample| {
+        let fields = sample.as_ref().and_then(list).unwrap_or_default();
+        is_hash_of_lock(&fields.iter().filter_map(text).collect::<Vec<_>>())
+    });
+    let mut found: Vec<usize> =
+        hashes.iter().zip(are_locks).filter(|(_, is_lock)| *is_lock).map(|(at, _)| *at).collect();
+    let questions = strings.iter().flat_map(|place| {
+        let name = &names[*place];
+        [command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)), command("TYPE", name.taken_permits())]
+    });
+    let replies = ask_each(send, &mut moved, questions.collect())?;
+    found.extend(strings.iter().zip(replies.chunks_exact(2)).filter_map(|(place, replies)| {
+        let [value, companion] = [0, 1].map(|at| replies[at].as_ref().and_then(text).unwrap_or_default());
+        (is_own(&value) || value.parse::<i64>().is_ok() && companion == "zset").then_some(*place)
+    }));
+    Ok((found.into_iter().map(|place| names[place].to_string()).collect(), moved))
 }
 
 /// Asks about keys that may be gone by now, or on another server, or out of the user's reach: their replies are `None`.
-fn ask_each(send: &mut Pipeline<'_>, questions: Vec<Cmd>) -> Result<Vec<Option<Value>>, Stop> {
+fn ask_each(
+    send: &mut Pipeline<'_>,
+    moved: &mut Option<Refusal>,
+    questions: Vec<Cmd>,
+) -> Result<Vec<Option<Value>>, Stop> {
     if questions.is_empty() {
         return Ok(vec![]);
     }
     let reply = |reply: Value| match refused(&reply) {
+        Some(Stop::Refused(refusal)) if refusal.word() == "MOVED" => {
+            *moved = Some(refusal);
+            Ok(None)
+        }
         Some(Stop::Refused(refusal))
             if refusal.word() == WRONG_TYPE
                 || refusal.is_of_routing() && refusal.word() != "CLUSTERDOWN"

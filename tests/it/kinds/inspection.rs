@@ -1,5 +1,7 @@
 //! `Client::inspect` and `Client::scan`: locks of every kind and of both languages, on one server and on a cluster.
 
+mod faults;
+
 use std::thread;
 use std::time::Duration;
 

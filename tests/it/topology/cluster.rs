@@ -10,6 +10,7 @@ mod names;
 mod pub_sub;
 mod redirects;
 mod routing;
+mod scanning;
 mod slow;
 
 use lockson_harness::proxy::Proxy;
