@@ -101,6 +101,11 @@ observer! {
         /// and otherwise at the first check or release of the hold.
         fn lost(&self, event: &LockLost);
 
+        /// A hold has ended for this process, in whatever way: released, left to expire, lost, or given back without an
+        /// answer. Called once for each hold of which `acquired` told, and after `released` or `lost`; not for the
+        /// permits of a semaphore, which belong to nobody.
+        fn hold_ended(&self, event: &HoldEnded);
+
         /// A dropped guard could not release its lock, also because the lock had been lost. The rest is cleaned up in
         /// the background, at the latest by the end of the lease.
         fn release_failed(&self, event: &ReleaseFailed);
@@ -315,6 +320,44 @@ record! {
         /// The approximate time for which this process was stopped when the hold expired, if it was: stopped,
         /// suspended with its machine, or not scheduled.
         stood_still: Option<Duration> => [Option<Duration>],
+    }
+}
+
+record! {
+    /// A hold has ended.
+    ///
+    /// ```
+    /// # use lockson::{HoldEnded, Observer};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn hold_ended(&self, event: &HoldEnded) {
+    ///     println!("{} had {} for {:?}: {}", event.owner(), event.name(), event.held(), event.outcome());
+    /// }
+    /// # }
+    /// ```
+    HoldEnded of a lock {
+        /// The time for which the lock was held.
+        held: Duration => [Duration],
+        /// The loss, if the hold was lost.
+        loss: Option<Loss> => [Option<Loss>],
+        /// The error of the release, if it got no answer: the lock is cleaned up in the background.
+        error: Option<Error> => [Option<&Error>],
+        /// Whether the lock was left to expire.
+        is_kept: bool => [bool],
+    }
+}
+
+impl HoldEnded {
+    /// The way in which the hold ended, in `snake_case`, for labels of metrics: `released`, `kept`, the kind of the
+    /// error of the release, or the loss.
+    pub fn outcome(&self) -> &'static str {
+        match (&self.loss, &self.error) {
+            (Some(loss), _) => loss.as_str(),
+            (None, Some(error)) => error.kind().as_str(),
+            (None, None) if self.is_kept => "kept",
+            (None, None) => "released",
+        }
     }
 }
 

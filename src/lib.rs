@@ -168,9 +168,9 @@ pub use durability::Durability;
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
-    DurabilityMissing, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost, LockReleased,
-    LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp,
-    WaitLasts, WaitStarted,
+    DurabilityMissing, HoldEnded, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost,
+    LockReleased, LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded,
+    WaitGivenUp, WaitLasts, WaitStarted,
 };
 pub use guard::{Guard, OwnedGuard};
 pub use hold::Hold;

@@ -162,5 +162,9 @@ impl Engine {
                 has_waited,
             });
         });
+        if self.config.observer.is_some() {
+            hold.grant_is_told();
+            self.keeper.with_ledger(hold, |_, _| ());
+        }
     }
 }

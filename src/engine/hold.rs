@@ -98,7 +98,20 @@ impl State {
     }
 }
 
+impl Progress {
+    /// Keeps a loss until the grant was told.
+    pub(crate) fn untold(self) -> Self {
+        self.state.lock().told = true;
+        self
+    }
+}
+
 impl HoldState {
+    /// Records that the observer knows the grant, so that it may hear of a loss.
+    pub(crate) fn grant_is_told(&self) {
+        self.progress.state.lock().told = false;
+    }
+
     pub(crate) fn label(&self) -> LockKind {
         self.kind.label(self.kind.side())
     }

@@ -17,7 +17,7 @@ use crate::kinds::{Queueing, Waking};
 use crate::name::LockName;
 use crate::script::Released;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
-use crate::state::ledger::{GuardNumber, Release};
+use crate::state::ledger::{GuardNumber, Phase, Release};
 use crate::state::stand_back::Rivals;
 use crate::time::Instant;
 
@@ -91,7 +91,9 @@ impl Engine {
         let outcome = match self.keeper.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
             Release::Partial(remaining) => {
                 self.keeper.schedule_if_observed(hold);
-                self.forget_if_empty(hold);
+                if self.forget_if_empty(hold) {
+                    self.keeper.tell_end(hold, None, None, true);
+                }
                 match self.keeper.begin_part(hold, remaining, bounds) {
                     Ok(Some(part)) => return Begun::Part(part),
                     Ok(None) => Ok(()),
@@ -104,6 +106,7 @@ impl Engine {
                     Ok(last) => return Begun::Last(last),
                     Err(error) => {
                         self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
+                        self.keeper.tell_end(hold, None, Some(&error), false);
                         Err(error)
                     }
                 }
@@ -183,10 +186,12 @@ impl Engine {
                         held: hold.since.until(Instant::now()),
                     });
                 });
+                self.keeper.tell_end(hold, None, None, false);
                 Ok(())
             }
             Err(failed) => {
                 self.keeper.clear_away(hold, failed.in_doubt.unwrap_or_default());
+                self.keeper.tell_end(hold, None, Some(&failed.error), false);
                 Err(failed.error)
             }
         }
@@ -230,8 +235,15 @@ impl Engine {
 
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        self.keeper.with_ledger(hold, |ledger, now| ledger.keep(guard, now));
+        let was_live = self.keeper.with_ledger(hold, |ledger, now| {
+            let was_live = ledger.look(now) == Phase::Live;
+            ledger.keep(guard, now);
+            was_live
+        });
         if self.forget_if_empty(hold) {
+            if was_live {
+                self.keeper.tell_end(hold, None, None, true);
+            }
             let in_doubt = hold.requests.take_in_doubt();
             if !in_doubt.is_empty() {
                 self.sender.fence_later(hold.name.clone(), in_doubt);

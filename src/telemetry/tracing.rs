@@ -1,23 +1,28 @@
 //! Events as spans and events of the crate `tracing`.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use ::tracing::field::Empty;
 use ::tracing::{Level, Span, debug_span, event};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{
-    DurabilityMissing, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost, LockReleased,
-    LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp,
-    WaitLasts, WaitStarted,
+    DurabilityMissing, HoldEnded, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost,
+    LockReleased, LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded,
+    WaitGivenUp, WaitLasts, WaitStarted,
 };
+use crate::listing::LockKind;
+use crate::sync::Mutex;
 
 /// Hands the events of a client to the subscriber of the crate [`tracing`](::tracing). Feature `tracing`.
 ///
 /// A wait is a span `wait`, a child of the span that its thread is in; it ends with the wait, and its field `outcome`
-/// says how. All else is an event, with the fields `lock`, `kind` and `owner`, or `server`, and with `outcome`,
-/// `error` and durations in seconds where there are any. A hold is no span, because it may move to another thread, and
-/// because no event tells the end of a hold that is left to expire: `held_seconds` of its release has its length.
+/// says how. A hold is a span `hold`, a child of the span in which the lock was taken, on whatever thread it ends; its
+/// field `outcome` is [`HoldEnded::outcome`], or `abandoned`. A subscriber keeps the parent open as long as its children.
+/// Permits of a semaphore belong to nobody and are no span. All else is an event, with the fields `lock`, `kind` and
+/// `owner`, or `server`, and with `outcome`, `error` and durations in seconds where there are any.
 ///
 /// The target is `lockson`. Levels:
 ///
@@ -26,7 +31,7 @@ use crate::event::{
 /// | error | a lock was lost, or abandoned by its thread; a dropped guard could not release a lock that was not lost |
 /// | warn | a call failed; a wait lasts; renewals or the listening connection fail; a server tells losses late, or does not wait for replicas |
 /// | info | renewals, or the listening connection, work again |
-/// | debug | the span of a wait; the end of a call with the lock, without, cancelled or closed; a release |
+/// | debug | the spans of a wait and of a hold; the end of a call with the lock, without, cancelled or closed; a release |
 /// | trace | a round of renewals |
 ///
 /// ```
@@ -36,13 +41,23 @@ use crate::event::{
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct TracingObserver;
+pub struct TracingObserver {
+    /// The span of each hold, by name and owner.
+    holds: Arc<Mutex<HashMap<(String, String), Span>>>,
+}
 
 impl TracingObserver {
     /// Returns an observer.
     pub fn new() -> Self {
-        Self
+        Self::default()
+    }
+
+    fn end_hold(&self, name: &str, owner: &str, outcome: &str) {
+        let span = self.holds.lock().remove(&(name.to_owned(), owner.to_owned()));
+        // Closed without the mutex, because a subscriber may take locks.
+        if let Some(span) = span {
+            span.record("outcome", outcome);
+        }
     }
 }
 
@@ -105,6 +120,26 @@ impl Observer for TracingObserver {
         if event.has_waited() {
             end_wait("acquired");
         }
+        if event.kind() == LockKind::Semaphore {
+            return;
+        }
+        let span = debug_span!(
+            target: "lockson",
+            "hold",
+            lock = event.name(),
+            kind = event.kind().as_str(),
+            group = event.group(),
+            owner = event.owner(),
+            outcome = Empty,
+        );
+        if !span.is_disabled() {
+            let earlier = self.holds.lock().insert((event.name().to_owned(), event.owner().to_owned()), span);
+            drop(earlier);
+        }
+    }
+
+    fn hold_ended(&self, event: &HoldEnded) {
+        self.end_hold(event.name(), event.owner(), event.outcome());
     }
 
     fn take_ended(&self, event: &TakeEnded) {
@@ -152,6 +187,7 @@ impl Observer for TracingObserver {
     fn abandoned(&self, event: &LockAbandoned) {
         let (group, owner) = (event.group(), event.owner());
         tell!(ERROR "a thread ended without releasing its lock" event, group, owner);
+        self.end_hold(event.name(), owner, "abandoned");
     }
 
     fn losses_told_late(&self, event: &LossesToldLate) {

@@ -219,6 +219,8 @@ impl<'a> Acquisition<'a> {
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
         let asker = &self.waiting.asker;
+        let progress = Progress::new(ledger, self.request.needs);
+        let is_observed = self.engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
             name: self.request.name.clone(),
             kind: Arc::clone(self.request.kind),
@@ -229,7 +231,7 @@ impl<'a> Acquisition<'a> {
             since: now,
             token,
             requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
-            progress: Progress::new(ledger, self.request.needs),
+            progress: if is_observed { progress.untold() } else { progress },
         });
         let Some(dead) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
             return Err(self.granted_while_closing());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::hold::{Aftermath, HoldState, OnLost};
 use crate::engine::keeper::Keeper;
 use crate::error::{Error, Loss};
-use crate::event::LockLost;
+use crate::event::{HoldEnded, LockLost};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
@@ -78,6 +78,22 @@ impl Keeper {
         self.heartbeat.standstill_at(deadline, Instant::now())
     }
 
+    /// Tells the observer that a hold has ended.
+    pub(crate) fn tell_end(&self, hold: &HoldState, loss: Option<Loss>, error: Option<&Error>, is_kept: bool) {
+        self.config.observe(|observer| {
+            observer.hold_ended(&HoldEnded {
+                name: hold.name.to_string(),
+                kind: hold.label(),
+                group: hold.group_name(),
+                owner: hold.owner.to_string(),
+                held: hold.since.until(Instant::now()),
+                loss,
+                error: error.cloned(),
+                is_kept,
+            });
+        });
+    }
+
     fn tell(&self, hold: &HoldState, loss: Loss, on_lost: Vec<OnLost>) {
         self.config.observe(|observer| {
             observer.lost(&LockLost {
@@ -89,6 +105,7 @@ impl Keeper {
                 stood_still: self.stood_still(hold, loss),
             });
         });
+        self.tell_end(hold, Some(loss), None, false);
         for callback in on_lost {
             self.callbacks.run_at(Instant::now(), move || callback(&loss));
         }

@@ -2,20 +2,53 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use ::tracing::field::{Field, Visit};
 use ::tracing::span::{Attributes, Id, Record};
 use ::tracing::subscriber::set_global_default;
 use ::tracing::{Event, Metadata, Subscriber};
-use lockson::TracingObserver;
+use lockson::{Client, Lock, LockAcquired, Loss, Observer, TracingObserver};
+use lockson_harness::proxy::Then;
+use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::scene;
+use crate::support::faults::Rig;
+use crate::support::{SOON, fresh, ms};
 
 /// Every event and every closed span of Lockson, as a line.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Seen>>);
+
+impl Lines {
+    /// The one subscriber of the process.
+    fn shared() -> &'static Self {
+        static LINES: OnceLock<Lines> = OnceLock::new();
+        LINES.get_or_init(|| {
+            let lines = Self::default();
+            set_global_default(lines.clone()).unwrap();
+            lines
+        })
+    }
+
+    /// The lines about a lock, and the number of its open spans.
+    fn of(&self, name: &str) -> (Vec<String>, usize) {
+        let (seen, lock) = (self.0.lock(), format!("lock={name:?} "));
+        let open = seen.open.values().filter(|Words(words)| words.contains(&lock)).count();
+        (seen.lines.iter().filter(|line| line.contains(&lock)).cloned().collect(), open)
+    }
+
+    /// The outcomes of the ended holds of a lock, where none is open.
+    #[track_caller]
+    fn ends_of(&self, name: &str) -> Vec<String> {
+        let (lines, open) = self.of(name);
+        assert_eq!(open, 0, "{name}: {lines:#?}");
+        let holds = lines.iter().filter(|line| line.contains(" span hold "));
+        holds.filter_map(|line| Some(line.split_once("outcome=")?.1.trim_matches('"').to_owned())).collect()
+    }
+}
 
 #[derive(Default)]
 struct Seen {
@@ -76,28 +109,32 @@ impl Subscriber for Lines {
 
 #[test]
 fn a_wait_is_a_span_and_the_rest_are_events() {
-    let lines = Lines::default();
-    set_global_default(lines.clone()).unwrap();
+    let lines = Lines::shared();
     let name = scene(TracingObserver::new());
-    let seen = lines.0.lock();
-    let of_lock: Vec<_> = seen.lines.iter().filter(|line| line.contains(&name)).collect();
+    let (of_lock, open) = lines.of(&name);
+    assert_eq!(open, 0, "no span is left open");
     let lock = format!("lock={name:?} kind=\"plain\"");
     let ended = |outcome: &str| {
         format!("DEBUG message=a call for a lock ended {lock} owner outcome={outcome:?} waited_seconds")
     };
+    let hold = |outcome: &str| format!("DEBUG span hold {lock} owner outcome={outcome:?}");
     let lost = |loss: &str| format!("ERROR message=a lock was lost {lock} owner outcome={loss:?}");
     let expected = [
         ended("busy"),
         format!("DEBUG span wait {lock} owner outcome=\"acquired\""),
         ended("acquired"),
         format!("DEBUG message=a lock was released {lock} owner held_seconds"),
+        hold("released"),
         ended("acquired"),
         lost("gone"),
+        hold("gone"),
         ended("acquired"),
         format!("ERROR message=a thread ended without releasing its lock {lock} owner"),
+        hold("abandoned"),
         lost("closed"),
     ];
-    assert_eq!(of_lock, expected.each_ref());
+    assert_eq!(of_lock, expected);
+    let seen = lines.0.lock();
     for of_server in [
         "WARN message=the listening connection failed server error",
         "INFO message=messages are heard again server outage_seconds",
@@ -107,5 +144,91 @@ fn a_wait_is_a_span_and_the_rest_are_events() {
     ] {
         assert!(seen.lines.iter().any(|line| line == of_server), "{of_server}: {:#?}", seen.lines);
     }
-    assert!(seen.open.is_empty(), "no span is left open");
+}
+
+#[test]
+fn each_hold_is_a_span_that_ends_with_its_outcome() {
+    let (lines, rig, observer) = (Lines::shared(), Rig::start(), TracingObserver::new());
+    let client = rig.impatient().observer(observer.clone()).connect().unwrap();
+    let check = |outcomes: &[&str], hold: &dyn Fn(&str)| {
+        let name = fresh("span");
+        hold(&name);
+        eventually(SOON, "the hold has ended", || lines.of(&name).1 == 0);
+        assert_eq!(lines.ends_of(&name), outcomes);
+    };
+    let leased = |name: &str| client.get_lock(name).with_lease(ms(400));
+    check(&["released"], &|name| {
+        let lock = client.get_lock(name);
+        let (_outer, _inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+    });
+    check(&["released"], &|name| {
+        let guard = client.get_lock(name).owned().lock().unwrap();
+        thread::scope(|scope| scope.spawn(|| guard.unlock()).join().unwrap()).unwrap();
+    });
+    check(&["kept"], &|name| leased(name).lock().unwrap().keep_until_expiry());
+    check(&["kept"], &|name| {
+        let (outer, inner) = (leased(name).lock().unwrap(), leased(name).lock().unwrap());
+        inner.keep_until_expiry();
+        outer.unlock().unwrap();
+    });
+    check(&["expired"], &|name| std::mem::forget(leased(name).lock().unwrap()));
+    check(&["expired"], &|name| leased(name).lock().unwrap().leave_to_unlock());
+    check(&["expired"], &|name| {
+        let guard = leased(name).lock().unwrap();
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+        guard.unlock().unwrap_err();
+    });
+    check(&["gone"], &|name| {
+        let guard = client.get_lock(name).lock().unwrap();
+        rig.server.run(&["DEL", name]);
+        guard.unlock().unwrap_err();
+    });
+    check(&["unknown"], &|name| {
+        let guard = client.get_lock(name).lock().unwrap();
+        let cut = rig.proxy.rule(rig.release(false).always(), Then::CutBeforeRequest);
+        guard.unlock().unwrap_err();
+        cut.remove();
+    });
+    check(&["released", "released"], &|name| {
+        let names = [name.to_owned(), fresh("span")];
+        drop(Lock::multi(names.map(|name| client.get_lock(name))).lock().unwrap());
+        drop(client.get_fenced_lock(name).lock().unwrap());
+    });
+    check(&["released"], &|name| {
+        let permits = client.get_permit_expirable_semaphore(name);
+        permits.set_permits_once(2).unwrap();
+        drop(permits.acquire(1).unwrap());
+    });
+    check(&[], &|name| {
+        let permits = client.get_semaphore(name);
+        permits.set_permits_once(2).unwrap();
+        permits.acquire(1).unwrap().leave_to_release();
+    });
+    check(&["closed"], &|name| {
+        let other = rig.builder().observer(observer.clone()).connect().unwrap();
+        let _guard = other.get_lock(name).lock().unwrap();
+        other.close();
+    });
+    assert_eq!(format!("{observer:?}"), "TracingObserver { holds: Mutex { data: {} } }", "nothing is remembered");
+}
+
+/// Closes the client at the first grant, before the observer behind hears of the grant.
+#[derive(Clone, Debug, Default)]
+struct Closing(Arc<OnceLock<Client>>);
+
+impl Observer for Closing {
+    fn acquired(&self, _: &LockAcquired) {
+        self.0.get().unwrap().close();
+    }
+}
+
+#[test]
+fn a_hold_that_ends_before_its_grant_is_told_is_a_span() {
+    let (lines, name) = (Lines::shared(), fresh("span"));
+    let (closing, observer) = (Closing::default(), TracingObserver::new());
+    let builder = Client::builder(&RedisServer::shared().url()).observer((closing.clone(), observer.clone()));
+    let client = closing.0.get_or_init(|| builder.connect().unwrap());
+    drop(client.get_lock(&name).lock());
+    assert_eq!(lines.ends_of(&name), ["closed"]);
+    assert_eq!(format!("{observer:?}"), "TracingObserver { holds: Mutex { data: {} } }");
 }
