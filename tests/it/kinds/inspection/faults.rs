@@ -24,7 +24,9 @@ fn a_listing_asks_once_for_all_connections() {
     }
     let counted: String = server.query(&["INFO", "commandstats"]);
     let lists: Vec<&str> = counted.lines().filter(|line| line.starts_with("cmdstat_client|list:")).collect();
-    assert!(lists.len() == 1 && lists[0].contains(":calls=1,"), "{lists:?}");
+    // Before 7.0 Redis counts all subcommands as one.
+    assert!(lists.iter().all(|list| list.contains(":calls=1,")), "{lists:?}");
+    assert!(lists.len() == 1 || counted.contains("cmdstat_client:"), "{counted}");
 }
 
 #[test]
