@@ -231,7 +231,11 @@ impl RedisCluster {
             node.run(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
             if index < masters {
                 let [from, to] = [index, index + 1].map(|part| part * usize::from(SLOTS) / masters);
-                node.run(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &(to - 1).to_string()]);
+                // Ranges of slots are known from Redis 7.0 on.
+                let slots: Vec<String> = (from..to).map(|slot| slot.to_string()).collect();
+                node.run(
+                    &["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect::<Vec<_>>(),
+                );
             }
             self.nodes[0].run(&["CLUSTER", "MEET", "127.0.0.1", &node.port().to_string()]);
         }
