@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(super) identity: Option<Identity>,
     /// The server as error texts show it.
     server: Arc<str>,
+    /// Whether the server is known as a member of a cluster.
+    pub(super) in_cluster: bool,
     /// Whether the last reply did not arrive in time although the connection seemed intact.
     pub(super) is_mute: bool,
     /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
@@ -49,6 +51,7 @@ impl Connection {
             buffer: Buffer::for_replies(largest),
             identity: None,
             server,
+            in_cluster: false,
             is_mute: false,
             asked_start: false,
             server_start: None,
@@ -126,6 +129,7 @@ impl Connection {
                 return Fault::NotSent(trouble::logged_out(&self.server));
             }
         }
+        let refusal = if self.in_cluster { refusal.in_cluster() } else { refusal };
         Fault::Refused(refusal.at(Arc::clone(&self.server)))
     }
 

@@ -237,6 +237,7 @@ impl Dialer {
         }
         let largest = if purpose == Purpose::Map { Largest::LONG } else { Largest::REPLY };
         let mut connection = Box::new(Connection::new(socket, Arc::clone(&self.label), largest));
+        connection.in_cluster = self.in_cluster;
         connection.asked_start = self.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, self.longest_silence);

@@ -1,6 +1,7 @@
 //! Examines the servers of a client, inspects names, and lists the names of locks.
 
 use std::collections::BTreeSet;
+use std::result;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -92,28 +93,50 @@ impl Engine {
         found: &mut BTreeSet<String>,
     ) -> Result<Vec<Arc<Server>>> {
         let (mut pages, mut questions) = (server.connection().for_long_replies(), server.connection());
-        let (mut cursor, mut others) = ("0".to_owned(), vec![]);
+        let (mut cursor, mut process, mut others) = ("0".to_owned(), None, vec![]);
         while found.len() < limit {
-            let deadline = || if self.life.is_closed() { Err(closed()) } else { Ok(self.command_deadline()) };
-            let answer = pages.round_trips(deadline()?, |send| page(send, &cursor, prefix));
-            let (next, mut names) = answer.map_err(Fault::into_error)?;
+            let (next, mut names) =
+                self.patiently(server, |deadline| pages.round_trips(deadline, |send| page(send, &cursor, prefix)))?;
             loop {
-                match questions.round_trips(deadline()?, |send| certain_locks(send, &mut names)) {
+                let ask = |deadline| questions.round_trips(deadline, |send| certain_locks(send, &mut names));
+                match self.patiently(server, ask) {
                     Ok((locks, moved)) => {
                         found.extend(locks);
                         others.extend(moved.and_then(|moved| self.place_of(server, &moved)));
                         break;
                     }
-                    Err(Fault::NotSent(error)) if error.kind() == ErrorKind::OtherKind => {}
-                    Err(fault) => return Err(fault.into_error()),
+                    Err(error) if error.kind() == ErrorKind::OtherKind => {}
+                    Err(error) => return Err(error),
                 }
             }
-            if next == "0" {
+            // A new connection may lead to another process, which knows no cursor of the one before.
+            let is_same = process.replace(pages.generation()).is_none_or(|before| before == pages.generation());
+            cursor = if is_same { next } else { "0".to_owned() };
+            if is_same && cursor == "0" {
                 break;
             }
-            cursor = next;
         }
         Ok(others)
+    }
+
+    /// Asks one server, and again while it refuses for a reason that passes, for one command time-out in all.
+    fn patiently<T>(&self, server: &Server, mut ask: impl FnMut(Instant) -> result::Result<T, Fault>) -> Result<T> {
+        let end = self.command_deadline();
+        loop {
+            if self.life.is_closed() {
+                return Err(closed());
+            }
+            match ask(end) {
+                Err(Fault::Refused(refusal))
+                    if refusal.is_transient() && Instant::now().after(PAUSE_OF_LOOKS) < end =>
+                {
+                    // A cluster may have another master by now.
+                    self.place_of(server, &refusal);
+                    thread::sleep(PAUSE_OF_LOOKS);
+                }
+                answer => return answer.map_err(Fault::into_error),
+            }
+        }
     }
 
     /// The server that has a key by the word of another one.

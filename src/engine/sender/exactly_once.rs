@@ -304,12 +304,12 @@ impl<'a, T> Sending<'a, T> {
                 match self.topology.redirect(server, &refusal) {
                     Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
                     Redirect::Later if refusal.is_of_foreign_key() => {
-                        exchange.cut_short(sent, ended, refusal.in_cluster());
+                        exchange.cut_short(sent, ended, refusal);
                     }
-                    Redirect::Later => exchange.postponed(sent, ended, refusal.in_cluster()),
+                    Redirect::Later => exchange.postponed(sent, ended, refusal),
                     Redirect::Elsewhere(route) => {
                         self.redirected = Some(route);
-                        exchange.redirected(sent, ended, refusal.in_cluster());
+                        exchange.redirected(sent, ended, refusal);
                     }
                 }
                 None
