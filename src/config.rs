@@ -95,7 +95,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the largest number of locks that one request of the watchdog renews. 1 to 1,000. Defaults to 100.
+    /// Sets the largest number of locks that the watchdog renews together, in requests of up to 20 locks. 1 to 1,000.
+    /// Defaults to 100.
     ///
     /// ```
     /// let client = lockson::Client::builder("redis://localhost")

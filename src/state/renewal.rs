@@ -14,7 +14,7 @@ pub(crate) struct RenewalRounds {
     /// The time of the next renewal of all holds. Ticks are `interval` apart, whatever the duration of a round.
     pub(crate) next_tick: Instant,
     interval: Duration,
-    /// The largest number of locks in one request.
+    /// The largest number of locks that are renewed by one write.
     batch: usize,
     command_timeout: Duration,
     /// The sending time of the first failed request since renewals worked.
@@ -203,8 +203,10 @@ fn room<'a, Hold>(batch: &'a mut Batch<Hold>, due: &Due<Hold>, most: usize) -> O
     if batch.iter().map(Vec::len).sum::<usize>() >= most {
         return None;
     }
-    // A check has a command for each key, so the keys of a check may be in any slots.
-    let fits = |request: &Vec<Due<Hold>>| due.turn.is_look() || request[0].slot == due.slot;
+    // A check has a command for each key, so the keys of a check may be many and in any slots.
+    let fits = |request: &Vec<Due<Hold>>| {
+        due.turn.is_look() || request[0].slot == due.slot && request.len() < LOCKS_IN_A_REQUEST
+    };
     let place = batch.iter().position(fits).unwrap_or(batch.len());
     if place == batch.len() && place < REQUESTS_AT_ONCE {
         batch.push(vec![]);
@@ -281,5 +283,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 const PAUSE_OF_A_LOOK: Duration = Duration::from_millis(500);
 /// The number of plain commands that are sent together: the server may run commands of other clients in between.
 const LOOKS_AT_ONCE: usize = 500;
-/// The number of renewals that are sent together, where keys of different slots need different requests.
+/// Servers before Redis 7.2 note all keys of a script as watched at each command in it that reads.
+const LOCKS_IN_A_REQUEST: usize = 20;
+/// The number of renewals that are sent together.
 const REQUESTS_AT_ONCE: usize = 100;
