@@ -35,7 +35,11 @@ impl Campaign {
         if self.trials == 0 {
             self.started = Instant::now();
         }
-        self.trials == 0 || self.started.elapsed() < self.time
+        self.trials == 0 || Instant::now() < self.end_of_time()
+    }
+
+    pub(crate) fn end_of_time(&self) -> Instant {
+        self.started + self.time
     }
 
     /// A round of so many trials went well.

@@ -6,6 +6,7 @@
 mod counted;
 mod leaks;
 mod losses;
+mod million;
 mod permits;
 mod several;
 mod storms;
