@@ -10,7 +10,7 @@
 #   make soak      the models to their ends, and the campaigns, for so many MINUTES (5)
 #   make trials    `lockson run` under TRIALS (200) faults of each sort
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
-#   make book      the older recipes of book/README.md: each fails, and Lockson holds
+#   make book      the older recipes of book/README.md: each fails, and Lockson holds; the service of examples/service
 #   make bench     how fast it is
 #   make compare   Lockson beside Redisson, rueidislock, redsync and other crates, in turns: writes docs/performance.md
 #                  and its pictures; ten minutes on an idle machine, three with COMPARE=--quick
@@ -32,6 +32,7 @@ LIBRARY = --workspace --exclude lockson-book --exclude lockson-compare
 SLOW = $(shell cat tests/slow.txt)
 NOT_SLOW = $(SLOW:%=--skip %)
 KIND = plain
+SERVICE = --manifest-path examples/service/Cargo.toml --target-dir "$${CARGO_TARGET_DIR:-target}"
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
 # The demo mostly waits, so it is as fast without optimization, which would double the build.
@@ -102,6 +103,8 @@ book:
 	@sh .ci/need cc redis-server
 	$(CARGO) clippy --package lockson-book --package lockson-compare --all-targets -- -D warnings
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test --package lockson-book --package lockson-compare
+	$(CARGO) clippy $(SERVICE) --all-targets -- -D warnings
+	$(CARGO) test $(SERVICE)
 
 bench:
 	@sh .ci/need cc redis-server
