@@ -93,7 +93,7 @@ impl Engine {
         found: &mut BTreeSet<String>,
     ) -> Result<Vec<Arc<Server>>> {
         let (mut pages, mut questions) = (server.connection().for_long_replies(), server.connection());
-        let (mut cursor, mut process, mut others) = ("0".to_owned(), None, vec![]);
+        let (mut cursor, mut process, mut others, mut restarts) = ("0".to_owned(), None, vec![], 0);
         while found.len() < limit {
             let (next, mut names) =
                 self.patiently(server, |deadline| pages.round_trips(deadline, |send| page(send, &cursor, prefix)))?;
@@ -111,6 +111,11 @@ impl Engine {
             }
             // A new connection may lead to another process, which knows no cursor of the one before.
             let is_same = process.replace(pages.generation()).is_none_or(|before| before == pages.generation());
+            restarts += u32::from(!is_same);
+            if restarts == MOST_RESTARTS {
+                let text = "the connection was lost again and again before the scan came to its end";
+                return Err(Error::new(ErrorKind::Connection, text).at(&server.label()));
+            }
             cursor = if is_same { next } else { "0".to_owned() };
             if is_same && cursor == "0" {
                 break;
@@ -185,4 +190,6 @@ impl Engine {
 const SAMPLE: &str = "lockson:doctor";
 /// So often the masters of a cluster are looked up within one scan.
 const MOST_LOOKS: usize = 8;
+/// So often a scan of one server begins anew. Where a proxy closes each connection, it would never end.
+const MOST_RESTARTS: u32 = 8;
 const PAUSE_OF_LOOKS: Duration = Duration::from_millis(50);
