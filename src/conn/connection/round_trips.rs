@@ -8,7 +8,7 @@ use super::Connection;
 use crate::conn::asking::asking;
 use crate::conn::frame::Garbled;
 use crate::conn::trouble;
-use crate::error::{Error, ErrorKind, Stop};
+use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::transport::{Fault, Limits};
 
 impl Connection {
@@ -43,7 +43,7 @@ impl Connection {
                 }
                 Ok(())
             });
-            let Err((error, sent)) = received else { return Ok(replies) };
+            let Err((error, sent)) = received else { return self.unless_logged_out(replies) };
             let is_too_long = garbled(&error).is_some_and(Garbled::is_of_size);
             failure = Some((error, sent));
             Err(if is_too_long { Stop::TooLong(replies) } else { Stop::NoReply })
@@ -72,6 +72,16 @@ impl Connection {
         } else {
             Err(Fault::Unanswered(self.identity.clone(), error))
         }
+    }
+
+    /// Stops at a refusal that wants a login: who takes each reply by itself would go on with this connection.
+    fn unless_logged_out(&self, replies: Vec<Value>) -> Result<Vec<Value>, Stop> {
+        let wants_login = |reply: &Value| match reply {
+            Value::ServerError(error) => Some(Refusal::new(error)).filter(Refusal::is_of_login),
+            _ => None,
+        };
+        let refusal = replies.iter().find_map(wants_login).filter(|_| self.is_proven);
+        refusal.map_or(Ok(replies), |refusal| Err(Stop::Refused(refusal)))
     }
 }
 

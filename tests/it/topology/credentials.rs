@@ -8,7 +8,7 @@ use std::thread;
 use crossbeam_channel::bounded;
 use lockson::{Client, ClientBuilder, Credentials, Error, ErrorKind, Login};
 use lockson_harness::eventually;
-use lockson_harness::proxy::{Proxy, Then, When};
+use lockson_harness::proxy::{Proxy, Request, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, SentinelSet};
 use parking_lot::Mutex;
 
@@ -361,6 +361,26 @@ fn a_connection_that_wants_a_login_is_made_anew() {
         assert!(vault.asked() > asked && proxy.connections_made() > made);
         guard.unlock().unwrap();
     }
+}
+
+#[test]
+fn renewals_of_many_locks_log_in_anew() {
+    let (server, vault) = (server(&password(0)), Vault::with(&password(0)));
+    let proxy = Proxy::start(server.address());
+    let client = Client::builder(&proxy.url()).credentials(vault).watchdog(TTL, TICK).connect().unwrap();
+    let guards: Vec<_> = (0..30).map(|_| client.get_lock(fresh("many")).lock().unwrap()).collect();
+    // They take more than one request, and only renewals have that many keys.
+    let has_many = |request: &Request| request.text(1).parse().is_ok_and(|keys: u32| keys >= 10);
+    let renewals = || When::script().that(has_many);
+    let first = proxy.wait_for(&renewals(), SOON).connection;
+    let refusal = b"-NOAUTH Authentication required.\r\n".to_vec();
+    let of_first = move |request: &Request| request.connection == first;
+    let rule = proxy.rule(When::script().that(of_first).always(), Then::AnswerInstead(refusal));
+    rule.wait_hit(SOON);
+    eventually(TTL, "renewed over another connection", || {
+        proxy.fitting(&renewals()).iter().any(|request| request.connection != first)
+    });
+    assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
 #[test]
