@@ -9,6 +9,7 @@
 #                  interop
 #   make soak      the models to their ends, and the campaigns, for so many MINUTES (5)
 #   make trials    `lockson run` under TRIALS (200) faults of each sort
+#   make simulate  STORIES (40) of the simulated world of simulate/README.md, from SEED (1) on, of STEPS (100) acquisitions
 #   make topology  Sentinel, Cluster, replicas, TLS, for so many MINUTES (5): fail-overs, slots that move
 #   make book      the older recipes of book/README.md: each fails, and Lockson holds; the service of examples/service
 #   make bench     how fast it is
@@ -32,6 +33,10 @@ LIBRARY = --workspace --exclude lockson-book --exclude lockson-compare
 SLOW = $(shell cat tests/slow.txt)
 NOT_SLOW = $(SLOW:%=--skip %)
 KIND = plain
+SEED = 1
+STORIES = 40
+STEPS = 100
+SIMULATE = --manifest-path simulate/Cargo.toml --target-dir "$${CARGO_TARGET_DIR:-target}/simulate"
 SERVICE = --manifest-path examples/service/Cargo.toml --target-dir "$${CARGO_TARGET_DIR:-target}"
 # Long campaigns run optimized code; `.ci/run`, whose samples are short, takes what `make test` has built.
 RELEASE = --release
@@ -40,7 +45,7 @@ DEMO = $(if $(RELEASE),--package lockson-demo,$(LIBRARY) --all-features)
 # Campaigns that `make campaigns` and `make topology` leave out, as --skip NAME.
 LEFT_OUT =
 
-.PHONY: help demo quick test slow deep soak models campaigns trials topology book servers bench compare count browser interop habits fmt
+.PHONY: help demo quick test slow deep soak models campaigns trials simulate worlds topology book servers bench compare count browser interop habits fmt
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,6 +69,8 @@ test:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LIBRARY) --all-features --lib --no-deps
 	@printf '\n== tests\n'
 	RUST_TEST_THREADS=$(TEST_THREADS) $(CARGO) test $(LIBRARY) --all-features -- $(NOT_SLOW)
+	@printf '\n== simulated world\n'
+	@$(MAKE) --no-print-directory worlds
 	@printf '\n== page\n'
 	@if command -v chromium >/dev/null; then $(MAKE) --no-print-directory browser; \
 		else echo "SKIPPED: no chromium is here to show the page of lockson serve; make browser installs it"; fi
@@ -91,6 +98,17 @@ models:
 campaigns:
 	@sh .ci/need cc redis-server
 	LOCKSON_SOAK_MINUTES=$(MINUTES) $(CARGO) test $(RELEASE) $(LIBRARY) --all-features --test it soak:: -- --ignored --nocapture --test-threads=1 $(LEFT_OUT)
+
+simulate:
+	@sh .ci/need cc
+	$(CARGO) build $(SIMULATE)
+	"$${CARGO_TARGET_DIR:-target}/simulate/debug/lockson-simulate" $(SEED) $(STORIES) $(STEPS)
+
+# Stories with fixed seeds, stories told again, mistakes that stories find; the model of a server beside a real one.
+worlds:
+	@sh .ci/need cc redis-server
+	$(CARGO) clippy $(SIMULATE) --all-targets -- -D warnings
+	$(CARGO) test $(SIMULATE)
 
 trials:
 	@sh .ci/need cc redis-server

@@ -1,9 +1,9 @@
 //! Wakes a waiting thread; a ring before the sleep ends the sleep at once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::sync::{Condvar, Mutex};
+use crate::system::HashMap;
 use crate::time::Instant;
 
 /// The bell of one waiting thread. A ring is only a hint to check again.

@@ -151,6 +151,7 @@ mod script;
 mod semaphore;
 mod state;
 mod sync;
+mod system;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod telemetry;
 mod time;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+use crate::system::new_uuid;
+
 /// The process in which a client was opened. A forked child has a copy of the client, which must not be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home(u32);
@@ -54,7 +56,7 @@ pub(crate) struct Owners {
 
 impl Owners {
     pub(crate) fn new() -> Self {
-        Self { client: Uuid::new_v4().to_string(), next_hold: AtomicU64::new(1) }
+        Self { client: new_uuid().to_string(), next_hold: AtomicU64::new(1) }
     }
 
     pub(crate) fn client(&self) -> &str {

@@ -3,9 +3,13 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
+#[cfg(not(simulated))]
+use rustix::time::clock_gettime;
 
 use crate::error::{Error, ErrorKind};
+#[cfg(simulated)]
+use crate::system::clock_gettime;
 
 /// A reading of a monotonic clock that goes on while the machine is suspended, in nanoseconds. Never zero, so that a
 /// hold keeps each instant that may be missing in eight bytes.

@@ -6,11 +6,10 @@ use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use redis::Value;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::asking::{asking, with_asked};
@@ -19,6 +18,7 @@ use super::server::{Server, is_of_replica};
 use super::stream::timed_out;
 use super::trouble;
 use crate::error::{Error, ErrorKind};
+use crate::system::{poll, thread};
 use crate::time::Instant;
 use crate::transport::{Copies, Fault, Fitness, Limits, Question, ServerNumber};
 use confirmed::{Unconfirmed, confirm_all};

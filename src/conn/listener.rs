@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use redis::Value;
@@ -15,6 +14,7 @@ use super::trouble::{self, Moment};
 use super::waker::{Sleeper, Waker, sleeper};
 use crate::error::{Error, Refusal};
 use crate::name::INVALIDATIONS;
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Demand, Fault, Limits, PubSub};
 

@@ -5,7 +5,6 @@ mod sentinels;
 mod succession;
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -16,6 +15,7 @@ use super::server::Server;
 use super::target::Service;
 use super::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 use nodes::Nodes;

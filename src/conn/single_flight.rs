@@ -2,10 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use crate::sync::{Condvar, Mutex};
+use crate::system::thread;
 use crate::time::Instant;
 
 /// Callers of the same time share one asking. An asking that outlives its caller goes on in its thread and serves later

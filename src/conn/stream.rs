@@ -1,17 +1,18 @@
 //! A stream to a server, on which every operation has a deadline.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType};
 
+use crate::system::sockopt::{self, Timeout, set_socket_timeout};
+use crate::system::{TcpStream, poll, recv, send, shutdown};
 use crate::time::Instant;
 
 /// A connected stream. Other threads may share it, to shut it down.
@@ -46,7 +47,7 @@ impl TimedStream {
                 }
             }
             let flags = if left.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
-            match rustix::net::send(&self.stream, bytes, flags | quietly()) {
+            match send(&self.stream, bytes, flags | quietly()) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => return Ok(written),
                 Err(error) if is_early_wake(error, left) => {}
@@ -68,7 +69,7 @@ impl TimedStream {
                 self.read_timeout = Some(left);
             }
             let flags = if left.is_some() { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            match rustix::net::recv(&self.stream, &mut *buffer, flags) {
+            match recv(&self.stream, &mut *buffer, flags) {
                 Ok((_, 0)) => return Err(ended()),
                 Ok((_, read)) => return Ok(read),
                 Err(error) if is_early_wake(error, left) => {}
@@ -104,7 +105,7 @@ impl TimedStream {
 /// Ends every operation on a stream, from any thread.
 pub(super) fn shut_down(stream: &Stream) {
     // An error means that the stream is shut down already.
-    let _ = rustix::net::shutdown(stream, Shutdown::Both);
+    let _ = shutdown(stream, Shutdown::Both);
 }
 
 /// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.

@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::connection::Connection;
 use super::stream::quietly;
+use crate::system::{poll, send};
 use crate::time::Instant;
 
 /// Wakes a sleeping thread, from any thread.
@@ -30,7 +31,7 @@ pub(crate) fn sleeper() -> io::Result<(Waker, Sleeper)> {
 impl Waker {
     pub(crate) fn wake(&self) {
         // A full pipe means that the thread is awake, a closed pipe that the thread ended.
-        let _ = rustix::net::send(&*self.0, &[0], quietly());
+        let _ = send(&*self.0, &[0], quietly());
     }
 }
 

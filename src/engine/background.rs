@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use crate::owner::{ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::system::thread;
 use crate::time::Instant;
 
 /// A queue of jobs, each with the earliest time of its run. One thread runs the jobs in turn.

@@ -1,7 +1,6 @@
 //! Closing a client: its holds and permits are given back, its requests end.
 
 use std::sync::Arc;
-use std::thread;
 
 use crate::conn::Server;
 use crate::engine::cells::taken::AllOfOne;
@@ -15,6 +14,7 @@ use crate::name::LockName;
 use crate::script::once::Once;
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::Limits;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::result;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use crate::conn::{Redirect, Server};
@@ -15,6 +14,7 @@ use crate::inspection::Inspection;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{ClientSettings, Examination, examine};
 use crate::script::inspection::{Connections, certain_locks, inspect, page};
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, PubSub, ServerNumber};
 

@@ -13,9 +13,9 @@ use crate::engine::several::{Take, once, wanted};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
-use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, WaitLoop, ask_once, wait_loop};
+use crate::system::random;
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
 

@@ -1,8 +1,8 @@
 //! Pauses that grow, with jitter, so that many clients do not retry at the same moment.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::time::Duration;
+
+use crate::system::random;
 
 /// Pauses under a bound that doubles.
 #[derive(Debug)]
@@ -32,11 +32,6 @@ impl RetryPause {
 pub(crate) fn share(random: u64, least: Duration, most: Duration) -> Duration {
     let share = u32::try_from(random % 1_000).unwrap_or(0);
     least + most.saturating_sub(least) * share / 1_000
-}
-
-/// Returns a random number.
-pub(crate) fn random() -> u64 {
-    RandomState::new().hash_one(())
 }
 
 const FIRST: Duration = Duration::from_millis(10);

@@ -7,11 +7,12 @@
 //! | Subscribed | no message is missed                        | idle, ended by the server, connection lost |
 //! | Leaving    | the UNSUBSCRIBE is in flight                | confirmed, a new waiter, connection lost  |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::Refusal;
 use crate::name::{INVALIDATIONS, LockName, hashed_part};
+use crate::system::HashMap;
 use crate::time::Instant;
 use crate::transport::{Demand, PubSub};
 

@@ -1,9 +1,10 @@
 //! The locks to check: at once, unless a lock was checked a moment ago.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::name::LockName;
+use crate::system::HashSet;
 use crate::time::Instant;
 
 /// The locks of one server whose keys changed.

@@ -11,7 +11,7 @@
 use std::collections::{VecDeque, hash_map};
 use std::hash::Hash;
 
-use foldhash::HashMap;
+use crate::system::HashMap;
 
 /// The queues of one client.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The idempotency keys of one client: a slot for each request under way, and numbers that only rise.
 
-use foldhash::HashMap;
+use crate::system::HashMap;
 use smallvec::SmallVec;
 
 use crate::name::LockName;

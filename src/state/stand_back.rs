@@ -10,7 +10,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use foldhash::HashMap;
+use crate::system::HashMap;
 
 use crate::name::LockName;
 use crate::owner::ThreadNumber;

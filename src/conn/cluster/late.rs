@@ -9,10 +9,10 @@
 //! * the member is gone for longer than the copy could matter.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::Shared;
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::Identity;
 

@@ -9,7 +9,6 @@
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use super::Shared;
@@ -17,6 +16,7 @@ use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
 use crate::conn::trouble::{foreign, no_thread};
 use crate::error::{Error, ErrorKind};
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
 

@@ -1,7 +1,6 @@
 //! Finds the place of a server that moves at each dial, and ends the connections to a place that the server has left.
 
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use super::{Dialer, Purpose};
@@ -13,6 +12,7 @@ use crate::conn::stream::{Stream, shut_down};
 use crate::conn::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Condvar, Mutex};
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity};
 

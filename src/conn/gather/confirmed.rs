@@ -1,9 +1,8 @@
 //! The wait for replicas after several requests: one for all answers of a server.
 
-use std::thread;
-
 use super::{Pipeline, Response};
 use crate::conn::connection::Connection;
+use crate::system::thread;
 use crate::transport::{Confirmation, Fault};
 
 /// The answers of one server that do not count so far.

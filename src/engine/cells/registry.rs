@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::slice;
 use std::sync::Arc;
 
-use foldhash::HashSet;
+use crate::system::HashSet;
 
 use crate::engine::hold::HoldState;
 use crate::name::LockName;

@@ -8,7 +8,6 @@ mod worker;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use crate::conn::{Server, Sleeper, Waker, sleeper};
@@ -18,6 +17,7 @@ use crate::name::LockName;
 use crate::state::check_limiter::CheckLimiter;
 use crate::state::watch_delay::WatchDelay;
 use crate::sync::Mutex;
+use crate::system::thread;
 use crate::time::Instant;
 use worker::Worker;
 

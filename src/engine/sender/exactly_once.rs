@@ -348,7 +348,7 @@ fn rest(caller: Option<&Caller<'_>>, until: Instant) {
     match caller {
         // The check follows any rest.
         Some(caller) => drop(caller.sleep(until)),
-        None => std::thread::sleep(Instant::now().until(until)),
+        None => crate::system::thread::sleep(Instant::now().until(until)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Work on several servers at once.
 
+use crate::system::thread;
 use std::iter;
 use std::panic::resume_unwind;
-use std::thread;
 
 /// Works on all shares at once, each but the first on a thread of its own. Returns the results in order.
 pub(crate) fn side_by_side<T: Sync, R: Send>(shares: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {

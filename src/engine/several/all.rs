@@ -12,10 +12,10 @@ use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once}
 use crate::engine::several::{Take, wanted};
 use crate::error::{Error, Result};
 use crate::owner::ThreadId;
-use crate::state::backoff::random;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::state::rounds::{Rounds, Step};
+use crate::system::random;
 use crate::time::{Deadline, Instant, Lease};
 
 /// One take of all of several locks. Dropping it gives back what it holds.

@@ -1,0 +1,376 @@
+//! The data of a server, and the commands that read and write it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::reply::Reply;
+
+/// Keys, their values and when they expire.
+#[derive(Clone, Debug, Default)]
+pub struct Data {
+    keys: BTreeMap<Vec<u8>, Entry>,
+    /// Milliseconds of the server's clock.
+    pub now: i64,
+    pub published: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    value: Value,
+    expires: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Text(Vec<u8>),
+    /// Fields in the order of their first write.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    List(VecDeque<Vec<u8>>),
+    /// By score, then by member.
+    Sorted(Vec<(f64, Vec<u8>)>),
+}
+
+type Outcome = Result<Reply, String>;
+type Words<'a> = &'a [Vec<u8>];
+
+impl Data {
+    /// Names of all keys that have not expired.
+    pub fn names(&mut self) -> Vec<String> {
+        self.expire();
+        self.keys.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    pub fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Runs one command.
+    pub fn run(&mut self, words: Words<'_>) -> Reply {
+        self.expire();
+        let name = String::from_utf8_lossy(words.first().map_or(b"", Vec::as_slice)).to_uppercase();
+        self.command(&name, words.get(1..).unwrap_or_default()).unwrap_or_else(Reply::Error)
+    }
+
+    fn expire(&mut self) {
+        let now = self.now;
+        self.keys.retain(|_, entry| entry.expires.is_none_or(|at| at > now));
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm for each command")]
+    fn command(&mut self, name: &str, words: Words<'_>) -> Outcome {
+        Ok(match (name, words) {
+            ("PING", []) => Reply::Status("PONG"),
+            ("TIME", []) => Reply::List(vec![
+                Reply::text((self.now / 1_000).to_string()),
+                Reply::text((self.now % 1_000 * 1_000).to_string()),
+            ]),
+            ("PUBLISH" | "SPUBLISH", [channel, message]) => {
+                self.published.push((channel.clone(), message.clone()));
+                Reply::Int(0)
+            }
+            ("EXISTS", keys) => count(keys.iter().filter(|key| self.keys.contains_key(*key)).count()),
+            ("DEL", keys) => count(keys.iter().filter(|key| self.keys.remove(*key).is_some()).count()),
+            ("TYPE", [key]) => Reply::Status(match self.keys.get(key).map(|entry| &entry.value) {
+                None => "none",
+                Some(Value::Text(_)) => "string",
+                Some(Value::Hash(_)) => "hash",
+                Some(Value::List(_)) => "list",
+                Some(Value::Sorted(_)) => "zset",
+            }),
+            ("PEXPIRE", [key, millis]) => {
+                let at = self.now + integer(millis)?;
+                let Some(entry) = self.keys.get_mut(key) else { return Ok(Reply::Int(0)) };
+                entry.expires = Some(at);
+                self.expire();
+                Reply::Int(1)
+            }
+            ("PERSIST", [key]) => {
+                let entry = self.keys.get_mut(key);
+                count(entry.is_some_and(|entry| entry.expires.take().is_some()).into())
+            }
+            ("PTTL", [key]) => Reply::Int(match self.keys.get(key) {
+                None => -2,
+                Some(entry) => entry.expires.map_or(-1, |at| at - self.now),
+            }),
+            ("GET", [key]) => Reply::maybe(self.text(key)?.cloned()),
+            ("GETRANGE", [key, from, to]) => {
+                let text = self.text(key)?.cloned().unwrap_or_default();
+                Reply::Bulk(
+                    slice(text.len(), integer(from)?, integer(to)?).map_or(vec![], |range| text[range].to_vec()),
+                )
+            }
+            ("SET", [key, value, options @ ..]) => self.set(key, value, options)?,
+            ("INCRBY" | "DECRBY", [key, by]) => {
+                let by = if name == "INCRBY" { integer(by)? } else { -integer(by)? };
+                let number = self.text(key)?.map_or(Ok(0), |text| integer(text))? + by;
+                self.write_text(key, number.to_string().into_bytes());
+                Reply::Int(number)
+            }
+            ("HSET", [key, pairs @ ..]) => {
+                let hash = self.hash_to_write(key)?;
+                let before = hash.len();
+                for pair in pairs.chunks_exact(2) {
+                    match hash.iter_mut().find(|(field, _)| *field == pair[0]) {
+                        Some((_, value)) => value.clone_from(&pair[1]),
+                        None => hash.push((pair[0].clone(), pair[1].clone())),
+                    }
+                }
+                count(hash.len() - before)
+            }
+            ("HINCRBY", [key, field, by]) => {
+                let number = self.field(key, field)?.map_or(Ok(0), |text| integer(&text))? + integer(by)?;
+                let _ = self.command("HSET", &[key.clone(), field.clone(), number.to_string().into_bytes()])?;
+                Reply::Int(number)
+            }
+            ("HGET", [key, field]) => Reply::maybe(self.field(key, field)?),
+            ("HEXISTS", [key, field]) => count(self.field(key, field)?.is_some().into()),
+            ("HMGET", [key, fields @ ..]) => {
+                let values: Result<Vec<_>, _> = fields.iter().map(|field| self.field(key, field)).collect();
+                Reply::List(values?.into_iter().map(Reply::maybe).collect())
+            }
+            ("HDEL", [key, fields @ ..]) => {
+                let Some(hash) = self.hash(key)? else { return Ok(Reply::Int(0)) };
+                let before = hash.len();
+                hash.retain(|(field, _)| !fields.contains(field));
+                let gone = before - hash.len();
+                self.drop_if_empty(key);
+                count(gone)
+            }
+            ("HLEN", [key]) => count(self.hash(key)?.map_or(0, |hash| hash.len())),
+            ("HGETALL", [key]) => {
+                let pairs = self.hash(key)?.cloned().unwrap_or_default();
+                Reply::List(pairs.into_iter().flat_map(|(field, value)| [field, value]).map(Reply::Bulk).collect())
+            }
+            // Any fields are right; the first ones are as good.
+            ("HRANDFIELD", [key, most]) => {
+                let most = usize::try_from(integer(most)?).map_err(|_| "ERR no such count here".to_owned())?;
+                let fields = self.hash(key)?.cloned().unwrap_or_default();
+                Reply::List(fields.into_iter().take(most).map(|(field, _)| Reply::Bulk(field)).collect())
+            }
+            ("RPUSH", [key, values @ ..]) => {
+                let list = self.list_to_write(key)?;
+                list.extend(values.iter().cloned());
+                count(list.len())
+            }
+            ("LPOP", [key]) => {
+                let first = self.list(key)?.and_then(VecDeque::pop_front);
+                self.drop_if_empty(key);
+                Reply::maybe(first)
+            }
+            ("LLEN", [key]) => count(self.list(key)?.map_or(0, |list| list.len())),
+            ("LINDEX", [key, at]) => {
+                let at = integer(at)?;
+                Reply::maybe(self.list(key)?.and_then(|list| {
+                    let at = if at < 0 { at + i64::try_from(list.len()).ok()? } else { at };
+                    list.get(usize::try_from(at).ok()?).cloned()
+                }))
+            }
+            ("LRANGE", [key, from, to]) => {
+                let list: Vec<_> = self.list(key)?.cloned().unwrap_or_default().into();
+                let range = slice(list.len(), integer(from)?, integer(to)?);
+                Reply::List(range.map_or(vec![], |range| list[range].to_vec()).into_iter().map(Reply::Bulk).collect())
+            }
+            ("LPOS", [key, value, options @ ..]) => {
+                let most = if let [_, most] = options { integer(most)? } else { i64::MAX };
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                let place = self.list(key)?.and_then(|list| list.iter().take(most).position(|other| other == value));
+                place.map_or(Reply::Nil, count)
+            }
+            ("LREM", [key, most, value]) => {
+                let most = integer(most)?;
+                let Some(list) = self.list(key)? else { return Ok(Reply::Int(0)) };
+                let (mut left, before) = (if most == 0 { i64::MAX } else { most.abs() }, list.len());
+                list.retain(|other| {
+                    let goes = other == value && left > 0;
+                    left -= i64::from(goes);
+                    !goes
+                });
+                let gone = before - list.len();
+                self.drop_if_empty(key);
+                count(gone)
+            }
+            ("ZADD", [key, option, score, member]) if option.eq_ignore_ascii_case(b"xx") => {
+                let is_there = self.score(key, member)?.is_some();
+                let pair = [key.clone(), score.clone(), member.clone()];
+                return if is_there { self.command("ZADD", &pair) } else { Ok(Reply::Int(0)) };
+            }
+            ("ZADD", [key, pairs @ ..]) => {
+                let sorted = self.sorted_to_write(key)?;
+                let before = sorted.len();
+                for pair in pairs.chunks_exact(2) {
+                    sorted.retain(|(_, member)| *member != pair[1]);
+                    sorted.push((float(&pair[0])?, pair[1].clone()));
+                }
+                sorted.sort_by(|one, other| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1)));
+                count(sorted.len() - before)
+            }
+            ("ZSCORE", [key, member]) => Reply::maybe(self.score(key, member)?),
+            ("ZMSCORE", [key, members @ ..]) => {
+                let scores: Result<Vec<_>, _> = members.iter().map(|member| self.score(key, member)).collect();
+                Reply::List(scores?.into_iter().map(Reply::maybe).collect())
+            }
+            ("ZREM", [key, members @ ..]) => {
+                let Some(sorted) = self.sorted(key)? else { return Ok(Reply::Int(0)) };
+                let before = sorted.len();
+                sorted.retain(|(_, member)| !members.contains(member));
+                let gone = before - sorted.len();
+                self.drop_if_empty(key);
+                count(gone)
+            }
+            ("ZCARD", [key]) => count(self.sorted(key)?.map_or(0, |sorted| sorted.len())),
+            ("ZCOUNT", [key, from, to]) => count(self.between(key, from, to)?.len()),
+            ("ZRANGEBYSCORE", [key, from, to, options @ ..]) => {
+                let mut found = self.between(key, from, to)?;
+                let has_scores = options.iter().any(|option| option.eq_ignore_ascii_case(b"withscores"));
+                if let Some(at) = options.iter().position(|option| option.eq_ignore_ascii_case(b"limit")) {
+                    let [from, most] = [1, 2].map(|next| options.get(at + next).map_or(Ok(0), |word| integer(word)));
+                    let most = usize::try_from(most?).unwrap_or(usize::MAX);
+                    found = found.into_iter().skip(usize::try_from(from?).unwrap_or(0)).take(most).collect();
+                }
+                members(found, has_scores)
+            }
+            ("ZRANGE" | "ZREVRANGE", [key, from, to, options @ ..]) => {
+                let mut all = self.sorted(key)?.cloned().unwrap_or_default();
+                if name == "ZREVRANGE" {
+                    all.reverse();
+                }
+                let range = slice(all.len(), integer(from)?, integer(to)?);
+                members(range.map_or(vec![], |range| all[range].to_vec()), !options.is_empty())
+            }
+            _ => return Err(format!("ERR unknown command '{name}' with {} words", words.len())),
+        })
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], options: Words<'_>) -> Outcome {
+        let has = |word: &str| options.iter().any(|option| option.eq_ignore_ascii_case(word.as_bytes()));
+        let before = if has("GET") { self.text(key)?.cloned() } else { None };
+        let is_there = self.keys.contains_key(key);
+        let answer = if has("GET") { Reply::maybe(before) } else { Reply::Status("OK") };
+        if has("NX") && is_there || has("XX") && !is_there {
+            return Ok(if has("GET") { answer } else { Reply::Nil });
+        }
+        let kept = self.keys.get(key).and_then(|entry| entry.expires).filter(|_| has("KEEPTTL"));
+        let place = options.iter().position(|option| option.eq_ignore_ascii_case(b"px"));
+        let millis = place.and_then(|at| options.get(at + 1)).map(|millis| integer(millis)).transpose()?;
+        let expires = millis.map(|millis| self.now + millis).or(kept);
+        self.keys.insert(key.to_vec(), Entry { value: Value::Text(value.to_vec()), expires });
+        Ok(answer)
+    }
+
+    fn text(&self, key: &[u8]) -> Result<Option<&Vec<u8>>, String> {
+        match self.keys.get(key).map(|entry| &entry.value) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(WRONG_TYPE.to_owned()),
+        }
+    }
+
+    fn write_text(&mut self, key: &[u8], text: Vec<u8>) {
+        let expires = self.keys.get(key).and_then(|entry| entry.expires);
+        self.keys.insert(key.to_vec(), Entry { value: Value::Text(text), expires });
+    }
+
+    fn field(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let hash = self.hash(key)?;
+        Ok(hash.and_then(|hash| hash.iter().find(|(other, _)| other == field)).map(|(_, value)| value.clone()))
+    }
+
+    fn score(&mut self, key: &[u8], member: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let sorted = self.sorted(key)?;
+        let found = sorted.and_then(|sorted| sorted.iter().find(|(_, other)| other == member));
+        Ok(found.map(|(score, _)| score.to_string().into_bytes()))
+    }
+
+    fn between(&mut self, key: &[u8], from: &[u8], to: &[u8]) -> Result<Vec<(f64, Vec<u8>)>, String> {
+        let (from, to) = (Bound::read(from)?, Bound::read(to)?);
+        let all = self.sorted(key)?.cloned().unwrap_or_default();
+        let is_between = |score: f64| {
+            (if from.excluded { score > from.score } else { score >= from.score })
+                && (if to.excluded { score < to.score } else { score <= to.score })
+        };
+        Ok(all.into_iter().filter(|(score, _)| is_between(*score)).collect())
+    }
+
+    fn drop_if_empty(&mut self, key: &[u8]) {
+        let is_empty = self.keys.get(key).is_some_and(|entry| match &entry.value {
+            Value::Text(_) => false,
+            Value::Hash(hash) => hash.is_empty(),
+            Value::List(list) => list.is_empty(),
+            Value::Sorted(sorted) => sorted.is_empty(),
+        });
+        if is_empty {
+            self.keys.remove(key);
+        }
+    }
+}
+
+/// The value of one type: to read, where `None` is no key, and to write, where a key is made.
+macro_rules! typed {
+    ($read:ident, $write:ident, $variant:ident, $type:ty) => {
+        impl Data {
+            fn $read(&mut self, key: &[u8]) -> Result<Option<&mut $type>, String> {
+                match self.keys.get_mut(key).map(|entry| &mut entry.value) {
+                    None => Ok(None),
+                    Some(Value::$variant(value)) => Ok(Some(value)),
+                    Some(_) => Err(WRONG_TYPE.to_owned()),
+                }
+            }
+
+            fn $write(&mut self, key: &[u8]) -> Result<&mut $type, String> {
+                let fresh = || Entry { value: Value::$variant(<$type>::default()), expires: None };
+                match &mut self.keys.entry(key.to_vec()).or_insert_with(fresh).value {
+                    Value::$variant(value) => Ok(value),
+                    _ => Err(WRONG_TYPE.to_owned()),
+                }
+            }
+        }
+    };
+}
+
+typed!(hash, hash_to_write, Hash, Vec<(Vec<u8>, Vec<u8>)>);
+typed!(list, list_to_write, List, VecDeque<Vec<u8>>);
+typed!(sorted, sorted_to_write, Sorted, Vec<(f64, Vec<u8>)>);
+
+struct Bound {
+    score: f64,
+    excluded: bool,
+}
+
+impl Bound {
+    fn read(text: &[u8]) -> Result<Self, String> {
+        let (excluded, text) = text.strip_prefix(b"(").map_or((false, text), |text| (true, text));
+        Ok(Self { score: float(text)?, excluded })
+    }
+}
+
+fn members(found: Vec<(f64, Vec<u8>)>, has_scores: bool) -> Reply {
+    let each = |(score, member): (f64, Vec<u8>)| {
+        let score = has_scores.then(|| Reply::text(score.to_string()));
+        [Reply::Bulk(member)].into_iter().chain(score)
+    };
+    Reply::List(found.into_iter().flat_map(each).collect())
+}
+
+/// The places from one to another, which count from the end where they are negative.
+fn slice(length: usize, from: i64, to: i64) -> Option<std::ops::Range<usize>> {
+    let length = i64::try_from(length).ok()?;
+    let [from, to] = [from, to].map(|at| if at < 0 { at + length } else { at });
+    let (from, to) = (from.max(0), to.min(length - 1));
+    (from <= to).then(|| Some(usize::try_from(from).ok()?..usize::try_from(to + 1).ok()?))?
+}
+
+fn count(number: usize) -> Reply {
+    Reply::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn integer(text: &[u8]) -> Result<i64, String> {
+    let text = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    text.ok_or_else(|| "ERR value is not an integer or out of range".to_owned())
+}
+
+fn float(text: &[u8]) -> Result<f64, String> {
+    let text = std::str::from_utf8(text).map_err(|_| NO_FLOAT.to_owned())?;
+    text.parse().map_err(|_| NO_FLOAT.to_owned())
+}
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+const NO_FLOAT: &str = "ERR min or max is not a float";

@@ -1,0 +1,83 @@
+//! `lockson-simulate SEED STORIES STEPS [MISTAKE]` plays the stories of so many seeds, each until so many locks were
+//! taken. A story that breaks a promise is printed, with the command that plays it alone.
+
+use std::process::{Command, ExitCode, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
+
+use lockson_simulate::story::play;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let number = |text: &String| text.parse::<u64>().expect("a number");
+    match &arguments[..] {
+        [story, rest @ ..] if story == STORY => {
+            let [seed, steps, mistake @ ..] = rest else { panic!("SEED STEPS [MISTAKE]") };
+            let mistake = mistake.first().map(|mistake| usize::try_from(number(mistake)).expect("a place"));
+            let (report, taken) = play(number(seed), number(steps), mistake);
+            println!("{taken} {:?} {} {:016x}", report.time, report.steps, report.fingerprint);
+            ExitCode::SUCCESS
+        }
+        [seed, stories, steps, mistake @ ..] => play_all(number(seed), number(stories), steps, mistake),
+        _ => panic!("SEED STORIES STEPS [MISTAKE]"),
+    }
+}
+
+/// Plays the stories, one at a time on each processor.
+fn play_all(first: u64, stories: u64, steps: &str, mistake: &[String]) -> ExitCode {
+    let (next, taken, has_failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (began, processors) = (Instant::now(), thread::available_parallelism().map_or(1, usize::from));
+    thread::scope(|scope| {
+        for processor in 0..processors {
+            let (next, taken, has_failed) = (&next, &taken, &has_failed);
+            scope.spawn(move || {
+                stay_on(processor);
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= stories || has_failed.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let seed = first + number;
+                    let output = story(seed, steps, mistake).expect("this program runs");
+                    let said = String::from_utf8_lossy(&output.stdout);
+                    if !output.status.success() {
+                        has_failed.store(true, Ordering::Relaxed);
+                        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+                        eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps}");
+                        return;
+                    }
+                    taken.fetch_add(
+                        said.split(' ').next().and_then(|taken| taken.parse().ok()).unwrap_or(0),
+                        Ordering::Relaxed,
+                    );
+                    if stories <= 10 || number % (stories / 10) == 0 {
+                        println!("simulate: seed {seed}: {}", said.trim());
+                    }
+                }
+            });
+        }
+    });
+    let taken = taken.into_inner();
+    let time = Duration::from_millis(u64::try_from(began.elapsed().as_millis()).unwrap_or(0));
+    println!("simulate: {taken} taken in {time:?}, {} a second", taken * 1_000 / (time.as_millis().max(1) as u64));
+    if has_failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Plays a story in a process of its own.
+fn story(seed: u64, steps: &str, mistake: &[String]) -> io::Result<Output> {
+    Command::new(env::current_exe()?).args([STORY, &seed.to_string(), steps]).args(mistake).output()
+}
+
+/// Threads of a story run one at a time, and the baton is passed faster on one processor.
+#[cfg(target_os = "linux")]
+fn stay_on(processor: usize) {
+    let mut processors = rustix::thread::CpuSet::new();
+    processors.set(processor);
+    let _ = rustix::thread::sched_setaffinity(None, &processors);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn stay_on(_: usize) {}
+
+const STORY: &str = "story";

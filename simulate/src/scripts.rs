@@ -1,0 +1,160 @@
+//! Runs the bundled scripts in an embedded Lua 5.1.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use mlua::{Function, IntoLua, Lua, Table, Value, Variadic};
+use parking_lot::Mutex;
+
+use crate::data::Data;
+use crate::reply::Reply;
+
+/// The scripts that a server knows, and their interpreter.
+pub struct Scripts {
+    lua: Lua,
+    by_hash: HashMap<String, Function>,
+    data: Arc<Mutex<Data>>,
+    /// Parts of scripts and what stands in their place.
+    planted: Vec<(String, String)>,
+}
+
+impl Scripts {
+    pub fn new(data: Arc<Mutex<Data>>) -> Self {
+        let lua = Lua::new();
+        let api = lua.create_table().expect("a table");
+        for (name, raises) in [("call", true), ("pcall", false)] {
+            let data = Arc::clone(&data);
+            let call = lua.create_function(move |lua, words: Variadic<Value>| {
+                let words: Vec<Vec<u8>> = words.iter().map(word).collect();
+                match data.lock().run(&words) {
+                    Reply::Error(text) if raises => Err(mlua::Error::external(Raised(text))),
+                    reply => to_lua(lua, reply),
+                }
+            });
+            api.set(name, call.expect("a function")).expect("set");
+        }
+        for (name, field) in [("error_reply", "err"), ("status_reply", "ok")] {
+            let make = lua.create_function(move |lua, text: mlua::String| {
+                let table = lua.create_table()?;
+                table.set(field, text)?;
+                Ok(table)
+            });
+            api.set(name, make.expect("a function")).expect("set");
+        }
+        lua.globals().set("redis", api).expect("set");
+        Self { lua, by_hash: HashMap::new(), data, planted: vec![] }
+    }
+
+    pub fn forget(&mut self) {
+        self.by_hash.clear();
+    }
+
+    pub fn plant(&mut self, right: &str, wrong: &str) {
+        self.planted.push((right.to_owned(), wrong.to_owned()));
+    }
+
+    /// Answers `EVAL` and `EVALSHA`: `body` is source or hash.
+    pub fn run(&mut self, is_source: bool, words: &[Vec<u8>]) -> Reply {
+        let [body, count, rest @ ..] = words else { return Reply::error("ERR wrong number of arguments") };
+        let body = String::from_utf8_lossy(body).into_owned();
+        let hash = if is_source { redis::Script::new(&body).get_hash().to_owned() } else { body.clone() };
+        if is_source && !self.by_hash.contains_key(&hash) {
+            let planted = self.planted.iter().fold(body.clone(), |body, (right, wrong)| body.replace(right, wrong));
+            let compiled = self.lua.load(&planted).into_function().expect("a bundled script compiles");
+            self.by_hash.insert(hash.clone(), compiled);
+        }
+        let Some(script) = self.by_hash.get(&hash) else {
+            return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
+        };
+        let count: usize = String::from_utf8_lossy(count).parse().expect("a number of keys");
+        let globals = self.lua.globals();
+        for (name, words) in [("KEYS", &rest[..count]), ("ARGV", &rest[count..])] {
+            let table = self.lua.create_table().expect("a table");
+            for word in words {
+                table.push(self.lua.create_string(word).expect("a string")).expect("pushed");
+            }
+            globals.set(name, table).expect("set");
+        }
+        match script.call::<Value>(()) {
+            Ok(value) => from_lua(value),
+            Err(error) => {
+                let raised =
+                    error.chain().find_map(|error| error.downcast_ref::<Raised>().map(|raised| raised.0.clone()));
+                Reply::Error(raised.unwrap_or_else(|| panic!("a script fails: {error}")))
+            }
+        }
+    }
+
+    pub fn data(&self) -> &Arc<Mutex<Data>> {
+        &self.data
+    }
+}
+
+/// An error of `redis.call`.
+#[derive(Debug)]
+struct Raised(String);
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Raised {}
+
+fn word(value: &Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        // As `%.17g` for the numbers that scripts use.
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => format!("{number:.0}").into_bytes(),
+        Value::Number(number) => number.to_string().into_bytes(),
+        other => panic!("no word: {other:?}"),
+    }
+}
+
+fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    let table_of = |field: &str, text: String| -> mlua::Result<Value> {
+        let table = lua.create_table()?;
+        table.set(field, text)?;
+        Ok(Value::Table(table))
+    };
+    match reply {
+        Reply::Nil => Ok(Value::Boolean(false)),
+        Reply::Int(number) => number.into_lua(lua),
+        Reply::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
+        Reply::Status(text) => table_of("ok", text.to_owned()),
+        Reply::Error(text) => table_of("err", text),
+        Reply::List(replies) => {
+            let table = lua.create_table()?;
+            for (place, reply) in replies.into_iter().enumerate() {
+                table.set(place + 1, to_lua(lua, reply)?)?;
+            }
+            Ok(Value::Table(table))
+        }
+    }
+}
+
+fn from_lua(value: Value) -> Reply {
+    match value {
+        Value::Nil | Value::Boolean(false) => Reply::Nil,
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Integer(number) => Reply::Int(number),
+        #[allow(clippy::cast_possible_truncation, reason = "as Redis does")]
+        Value::Number(number) => Reply::Int(number as i64),
+        Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
+        Value::Table(table) => of_table(&table),
+        other => panic!("no reply: {other:?}"),
+    }
+}
+
+fn of_table(table: &Table) -> Reply {
+    if let Ok(Value::String(text)) = table.raw_get::<Value>("err") {
+        return Reply::Error(text.to_string_lossy());
+    }
+    if let Ok(Value::String(_)) = table.raw_get::<Value>("ok") {
+        return Reply::Status("OK");
+    }
+    Reply::List(table.sequence_values::<Value>().map(|value| from_lua(value.expect("a value"))).collect())
+}

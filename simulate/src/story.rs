@@ -1,0 +1,244 @@
+//! One story: clients with threads take locks of several kinds while things go wrong; promises are checked throughout.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lockson::{Client, ErrorKind, Guard, Hold, Lock, Semaphore};
+use lockson_world::system::thread;
+use lockson_world::{Report, World};
+use parking_lot::Mutex;
+
+use crate::reply::Reply;
+use crate::server::{Faults, OneServer, Server};
+
+/// Parts of the bundled scripts, and mistakes in their place that a story has to find.
+pub const MISTAKES: &[(&str, &str)] = &[
+    // A busy lock is granted.
+    (
+        "if redis.call('exists', KEYS[1]) == 0 then\n  redis.call('hset', KEYS[1], ARGV[2], 1)",
+        "if true then\n  redis.call('hset', KEYS[1], ARGV[2], 1)",
+    ),
+    ("if free and (not head or head == owner) then", "if not head or head == owner then"),
+    // A late release frees the lock of the next one.
+    ("if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then", "if redis.call('del', KEYS[1]) == 0 then"),
+    // The watchdog prolongs nothing.
+    ("if redis.call('pttl', key) < lease_ms then", "if false then"),
+    // A writer beside readers, readers beside a writer.
+    (
+        "if redis.call('exists', KEYS[1]) == 0 then\n  -- A user who may not release must not take the lock: a release",
+        "if redis.call('hget', KEYS[1], 'mode') ~= 'write' then\n  -- A release",
+    ),
+    ("if mode == 'write' then\n  return {0", "if mode == 'none' then\n  return {0"),
+    // More permits than there are; a permit that is taken twice.
+    ("local suffices = free >= wanted", "local suffices = free + 1 >= wanted"),
+    ("if last == number then\n  return {1, free}", "if false then\n  return {1, free}"),
+    // A lock without expiry.
+    ("local set = redis.pcall('pexpire', KEYS[1], ARGV[1])", "local set = 1"),
+];
+
+/// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
+pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
+    let server = Server::new();
+    if let Some((right, wrong)) = mistake.and_then(|mistake| MISTAKES.get(mistake)) {
+        server.plant(right, wrong);
+    }
+    let taken = Arc::new(AtomicU64::new(0));
+    let report = World::run(seed, Arc::new(OneServer(Arc::clone(&server))), |world| {
+        let scene = Arc::new(Scene {
+            world: Arc::clone(world),
+            inside: Mutex::default(),
+            permits: AtomicU32::new(0),
+            taken: Arc::clone(&taken),
+            wanted,
+            faults: draw_faults(world),
+        });
+        let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect()).collect();
+        clients[0].get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
+        server.set_faults(scene.faults);
+        world.tell(format_args!("{} clients, {:?}", clients.len(), scene.faults));
+        let mut threads = vec![];
+        for (number, client) in clients.iter().enumerate() {
+            for thread in 0..1 + world.below(3) {
+                let (scene, client) = (Arc::clone(&scene), client.clone());
+                let name = format!("client {number} thread {thread}");
+                threads.push(thread::Builder::new().name(name).spawn(move || scene.act(&client)).expect("a thread"));
+            }
+        }
+        threads.into_iter().for_each(thread::JoinHandle::join);
+        server.set_faults(Faults::default());
+        clients.into_iter().for_each(|client| client.close());
+        // Longer than any lease, and than the memory of requests of semaphores.
+        thread::sleep(Duration::from_secs(700));
+        let free = server.with_data(world, |data| data.run(&[b"GET".to_vec(), b"permits".to_vec()]));
+        if free != Reply::text(PERMITS.to_string()) {
+            world.fail(format_args!("of {PERMITS} permits there are {free:?}"));
+        }
+        let left: Vec<String> = server.names(world).into_iter().filter(|name| name != "permits").collect();
+        if !left.is_empty() {
+            world.fail(format_args!("left in Redis: {left:?}"));
+        }
+    });
+    (report, taken.load(Ordering::Relaxed))
+}
+
+fn connect() -> Client {
+    Client::connect("redis://127.0.0.1:6379").expect("no faults so far")
+}
+
+fn draw_faults(world: &World) -> Faults {
+    let each = || if world.below(2) == 0 { 0 } else { 10 + world.below(150) };
+    Faults { cut_before: each(), cut_after: each(), late: each(), forgets: each(), no_kill: world.below(4) == 0 }
+}
+
+struct Scene {
+    world: Arc<World>,
+    /// Who says that it is inside, by the name of the lock.
+    inside: Mutex<BTreeMap<String, Vec<Inside>>>,
+    permits: AtomicU32,
+    taken: Arc<AtomicU64>,
+    wanted: u64,
+    faults: Faults,
+}
+
+#[derive(Clone)]
+struct Inside {
+    number: u64,
+    is_alone: bool,
+    hold: Hold,
+}
+
+impl Scene {
+    fn act(&self, client: &Client) {
+        while self.taken.load(Ordering::Relaxed) < self.wanted {
+            match self.world.below(10) {
+                0..=3 => self.take("plain", true, &client.get_lock("plain")),
+                4..=5 => self.take("fair", true, &client.get_fair_lock("fair")),
+                6 => self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock()),
+                7..=8 => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
+                _ => self.take_permit(&client.get_semaphore("permits")),
+            }
+            thread::sleep(Duration::from_micros(self.world.below(20_000)));
+        }
+    }
+
+    fn take(&self, name: &str, is_alone: bool, lock: &Lock) {
+        let wait = Duration::from_millis(self.world.below(15_000));
+        let lock = match self.world.below(4) {
+            0 => &lock.with_lease(Duration::from_millis(1_000 + self.world.below(9_000))),
+            _ => lock,
+        };
+        let began = self.world.now();
+        let outcome = lock.try_lock_for(wait);
+        self.ended_in_time("a wait", began, wait);
+        match outcome {
+            Ok(Some(guard)) => self.hold(name, is_alone, lock, guard),
+            Ok(None) => {}
+            Err(error) => self.expected(&error),
+        }
+    }
+
+    fn hold(&self, name: &str, is_alone: bool, lock: &Lock, guard: Guard) {
+        let number = self.enter(name, is_alone, guard.hold().clone());
+        self.stay(name);
+        if self.world.below(4) == 0 {
+            let began = self.world.now();
+            match lock.try_lock() {
+                Ok(Some(again)) => {
+                    self.check(name);
+                    drop(again);
+                }
+                Ok(None) if guard.is_held() => self.world.fail(format_args!("no re-entry into {name}")),
+                Ok(None) => {}
+                Err(error) => self.expected(&error),
+            }
+            self.ended_in_time("a re-entry", began, DROP);
+        }
+        self.leave(name, number);
+        let began = self.world.now();
+        if let Err(error) = guard.unlock() {
+            self.expected(&error);
+        }
+        self.ended_in_time("a release", began, Duration::ZERO);
+    }
+
+    fn take_permit(&self, semaphore: &Semaphore) {
+        let wait = Duration::from_millis(self.world.below(15_000));
+        let began = self.world.now();
+        let outcome = semaphore.try_acquire_for(1, wait);
+        self.ended_in_time("a wait for a permit", began, wait);
+        match outcome {
+            Ok(Some(permits)) => {
+                self.taken.fetch_add(1, Ordering::Relaxed);
+                if self.permits.fetch_add(1, Ordering::Relaxed) >= PERMITS {
+                    self.world.fail(format_args!("more than {PERMITS} permits are taken"));
+                }
+                self.stay("permits");
+                self.permits.fetch_sub(1, Ordering::Relaxed);
+                if let Err(error) = permits.release() {
+                    self.expected(&error);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.expected(&error),
+        }
+    }
+
+    /// Stays inside for a while, now and then for longer than a time to live.
+    fn stay(&self, name: &str) {
+        let most = if self.world.below(100) == 0 { 70_000 } else { 1 + self.world.below(300) };
+        for _ in 0..1 + self.world.below(3) {
+            thread::sleep(Duration::from_millis(self.world.below(most)));
+            self.check(name);
+        }
+    }
+
+    fn enter(&self, name: &str, is_alone: bool, hold: Hold) -> u64 {
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        self.world.tell(format_args!("is inside {name} as {}", hold.owner()));
+        self.inside.lock().entry(name.to_owned()).or_default().push(Inside { number, is_alone, hold });
+        self.check(name);
+        number
+    }
+
+    fn leave(&self, name: &str, number: u64) {
+        self.check(name);
+        self.world.tell(format_args!("leaves {name}"));
+        self.inside.lock().entry(name.to_owned()).or_default().retain(|inside| inside.number != number);
+    }
+
+    /// Whoever is inside alone is so: all others know that they are not inside any more.
+    fn check(&self, name: &str) {
+        let inside: Vec<Inside> = self.inside.lock().get(name).cloned().unwrap_or_default();
+        let believers: Vec<&Inside> = inside.iter().filter(|inside| inside.hold.is_held()).collect();
+        if believers.len() > 1 && believers.iter().any(|believer| believer.is_alone) {
+            let owners: Vec<_> = believers.iter().map(|believer| believer.hold.owner().to_owned()).collect();
+            self.world.fail(format_args!("two inside {name}: {owners:?}"));
+        }
+    }
+
+    fn ended_in_time(&self, what: &str, began: u64, wait: Duration) {
+        let took = Duration::from_nanos(self.world.now() - began);
+        let most = wait + COMMAND_TIMEOUT + SLACK;
+        if took > most {
+            self.world.fail(format_args!("{what} of {wait:?} took {took:?}"));
+        }
+    }
+
+    /// Errors are for worlds in which something goes wrong; no error is a surprise of another sort.
+    fn expected(&self, error: &lockson::Error) {
+        self.world.tell(format_args!("{error}"));
+        let is_of_faults = matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unknown);
+        let Faults { cut_before, cut_after, late, .. } = self.faults;
+        if !error.is_lost() && (!is_of_faults || cut_before + cut_after + late == 0) {
+            self.world.fail(format_args!("an error without a reason: {error:?}"));
+        }
+    }
+}
+
+const PERMITS: u32 = 2;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_millis(100);
+/// A dropped guard may take so long.
+const DROP: Duration = Duration::from_secs(1);
