@@ -279,9 +279,14 @@ impl<'a> Acquisition<'a> {
     fn leave(&mut self, failed: Option<ErrorKind>) {
         let queued = self.wait != Wait::Not && self.asked && self.request.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.in_doubt.is_none() {
-            let command_timeout = self.engine.config.command_timeout;
-            let limit = if failed.is_none() { command_timeout } else { command_timeout.min(LONGEST_FAREWELL) };
-            self.withdraw(limit);
+            // The last answer may have come as late as it may, so what is left of the caller's bound is the limit.
+            let (now, most) = (Instant::now(), self.engine.config.command_timeout);
+            let left = if failed.is_none() {
+                now.until(self.waiting.deadline.sooner(now).after(most))
+            } else {
+                Duration::ZERO
+            };
+            self.withdraw(left.clamp(LONGEST_FAREWELL.min(most), most));
         }
     }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Cancel, Client, ErrorKind};
-use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
+use lockson_harness::proxy::{Direction, Proxy, Request, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{Queue, hasty_client, leave};
@@ -261,4 +261,32 @@ fn waiters_of_a_closed_client_delay_no_other() {
         assert!(waiters.into_iter().all(|waiter| joined(waiter) == ErrorKind::Closed));
     });
     queue.assert_gone();
+}
+
+#[test]
+fn a_late_last_answer_and_the_leave_share_one_time_out() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let proxy = Proxy::start(server.address());
+    let (wait, command_timeout) = (ms(300), ms(3_000));
+    let slow = Client::builder(&proxy.url()).command_timeout(command_timeout).connect().unwrap();
+    let queue = Queue { server, name: &name };
+    slow.get_fair_lock(fresh("fair")).lock().unwrap().unlock().unwrap(); // the scripts are known
+    let guard = client().get_fair_lock(&name).lock().unwrap();
+    let leaving: String = server.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/fair/leave.lua")]);
+    let leaves = |request: &Request, leaving: &str| request.text(0) == leaving;
+    let asks = || {
+        let leaving = leaving.clone();
+        When::script().containing(&name).that(move |request| !leaves(request, &leaving))
+    };
+    // The question at the end of the wait is answered at the second try, and late.
+    proxy.rule(asks().nth(2), Then::SwallowReply);
+    proxy.rule(asks().nth(3), Then::DelayReply(ms(1_000)));
+    proxy.rule(When::script().that(move |request| leaves(request, &leaving)).times(4), Then::SwallowReply);
+    let (took, outcome) = timed(|| slow.get_fair_lock(&name).try_lock_for(wait));
+    assert!(outcome.unwrap().is_none());
+    assert!(took > wait + ms(1_900), "the last answer was late: {took:?}");
+    assert!(took <= wait + command_timeout + ms(50) + SCHEDULING, "{took:?}");
+    guard.unlock().unwrap();
+    drop(slow);
+    eventually(SOON, "the background has left the queue", || queue.owners().is_empty());
 }
