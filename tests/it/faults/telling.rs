@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
+use lockson::Client;
 use lockson_harness::proxy::{Direction, Scope};
 use lockson_harness::{RedisServer, eventually};
 
@@ -42,6 +43,21 @@ fn a_failed_renewal_tells_the_time_left_and_its_recovery() {
     assert!(outages.len() == 1 && outages[0] >= ms(200) && outages[0] <= whole, "{outages:?} in {whole:?}");
     assert!(guard.is_held());
     guard.unlock().unwrap();
+}
+
+#[test]
+fn a_refused_renewal_names_the_server_however_many_locks() {
+    at_once([1, 50], |locks| {
+        let (server, events) = (RedisServer::start(), Events::default());
+        let client = Client::builder(&server.url()).watchdog(SOON, ms(100)).observer(events.clone()).connect().unwrap();
+        let held: Vec<_> = (0..locks).map(|number| client.get_lock(number.to_string()).lock().unwrap()).collect();
+        server.run(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+        eventually(SOON, "a renewal is refused", || events.count_of("not renewed") > 0);
+        let error = events.errors_of("not renewed")[0].to_string();
+        assert!(error.contains(&format!("redis at 127.0.0.1:{}/0 refused", server.port())), "{locks} locks: {error}");
+        server.run(&["ACL", "SETUSER", "default", "+@all"]);
+        held.into_iter().for_each(|guard| guard.unlock().unwrap());
+    });
 }
 
 #[test]

@@ -65,7 +65,12 @@ impl ServerRound<'_> {
         }
         let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
         self.doubt_after(&answers);
-        answers
+        let has_slots = self.keeper.sender.topology.has_slots();
+        let named = |refusal: Refusal| {
+            let refusal = refusal.at(self.server.label());
+            if has_slots { refusal.in_cluster() } else { refusal }
+        };
+        Ok(answers?.into_iter().map(|answer| answer.map_err(named)).collect())
     }
 
     /// After a missing answer another server may have taken the place of this one.
