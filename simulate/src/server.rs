@@ -25,6 +25,10 @@ pub struct Faults {
     pub late: u64,
     /// The server forgets its scripts.
     pub forgets: u64,
+    /// The server restarts with its data: all connections end, scripts are forgotten.
+    pub restarts: u64,
+    /// A process is stopped for up to a minute.
+    pub stops: u64,
     /// The user may not kill connections.
     pub no_kill: bool,
 }
@@ -104,6 +108,17 @@ impl Server {
             }
             if happens(faults.forgets) {
                 state.scripts.forget();
+            }
+            if happens(faults.restarts) {
+                world.tell("server: restarts");
+                state.scripts.forget();
+                state.connections.clear();
+                return;
+            }
+            if happens(faults.stops) {
+                let (process, time) = (1 + world.below(3), Duration::from_millis(100 + world.below(60_000)));
+                world.tell(format_args!("process {process} is stopped for {time:?}"));
+                world.stop(usize::try_from(process).unwrap_or(0), time);
             }
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("server: {number}: {} -> {reply:?}", shown(&request)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Guard, Hold, Lock, Semaphore};
+use lockson::{Client, ErrorKind, FencingToken, Guard, Hold, Lock, Semaphore};
 use lockson_world::system::thread;
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
@@ -50,6 +50,7 @@ pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
             world: Arc::clone(world),
             inside: Mutex::default(),
             permits: AtomicU32::new(0),
+            token: AtomicU64::new(0),
             taken: Arc::clone(&taken),
             wanted,
             faults: draw_faults(world),
@@ -60,10 +61,19 @@ pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
         world.tell(format_args!("{} clients, {:?}", clients.len(), scene.faults));
         let mut threads = vec![];
         for (number, client) in clients.iter().enumerate() {
+            // The client's background threads belong to it, as they are started by its own.
             for thread in 0..1 + world.below(3) {
                 let (scene, client) = (Arc::clone(&scene), client.clone());
                 let name = format!("client {number} thread {thread}");
-                threads.push(thread::Builder::new().name(name).spawn(move || scene.act(&client)).expect("a thread"));
+                threads.push(
+                    thread::Builder::new()
+                        .name(name)
+                        .spawn(move || {
+                            scene.world.join_process(number + 1);
+                            scene.act(&client);
+                        })
+                        .expect("a thread"),
+                );
             }
         }
         threads.into_iter().for_each(thread::JoinHandle::join);
@@ -75,7 +85,8 @@ pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
         if free != Reply::text(PERMITS.to_string()) {
             world.fail(format_args!("of {PERMITS} permits there are {free:?}"));
         }
-        let left: Vec<String> = server.names(world).into_iter().filter(|name| name != "permits").collect();
+        let left: Vec<String> =
+            server.names(world).into_iter().filter(|name| name != "permits" && !name.contains("token")).collect();
         if !left.is_empty() {
             world.fail(format_args!("left in Redis: {left:?}"));
         }
@@ -89,7 +100,15 @@ fn connect() -> Client {
 
 fn draw_faults(world: &World) -> Faults {
     let each = || if world.below(2) == 0 { 0 } else { 10 + world.below(150) };
-    Faults { cut_before: each(), cut_after: each(), late: each(), forgets: each(), no_kill: world.below(4) == 0 }
+    Faults {
+        cut_before: each(),
+        cut_after: each(),
+        late: each(),
+        forgets: each(),
+        restarts: each() * 5,
+        stops: each() * 3,
+        no_kill: world.below(4) == 0,
+    }
 }
 
 struct Scene {
@@ -97,6 +116,8 @@ struct Scene {
     /// Who says that it is inside, by the name of the lock.
     inside: Mutex<BTreeMap<String, Vec<Inside>>>,
     permits: AtomicU32,
+    /// The greatest fencing token so far.
+    token: AtomicU64,
     taken: Arc<AtomicU64>,
     wanted: u64,
     faults: Faults,
@@ -114,7 +135,12 @@ impl Scene {
         while self.taken.load(Ordering::Relaxed) < self.wanted {
             match self.world.below(10) {
                 0..=3 => self.take("plain", true, &client.get_lock("plain")),
-                4..=5 => self.take("fair", true, &client.get_fair_lock("fair")),
+                4 => self.take("fair", true, &client.get_fair_lock("fair")),
+                5 if self.world.below(2) == 0 => {
+                    let both = [client.get_lock("plain"), client.get_fair_lock("fair")];
+                    self.take_several(&["plain", "fair"], &Lock::multi(both));
+                }
+                5 => self.take_fenced(&client.get_fenced_lock("fenced")),
                 6 => self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock()),
                 7..=8 => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
                 _ => self.take_permit(&client.get_semaphore("permits")),
@@ -161,6 +187,48 @@ impl Scene {
             self.expected(&error);
         }
         self.ended_in_time("a release", began, Duration::ZERO);
+    }
+
+    /// Takes several locks at once, each of which others take alone.
+    fn take_several(&self, names: &[&str], lock: &Lock) {
+        let wait = Duration::from_millis(self.world.below(15_000));
+        let began = self.world.now();
+        let outcome = lock.try_lock_for(wait);
+        self.ended_in_time("a wait for several", began, wait);
+        match outcome {
+            Ok(Some(guard)) => {
+                let inside: Vec<u64> = names.iter().map(|name| self.enter(name, true, guard.hold().clone())).collect();
+                names.iter().for_each(|name| self.stay(name));
+                names.iter().zip(inside).for_each(|(name, number)| self.leave(name, number));
+                if let Err(error) = guard.unlock() {
+                    self.expected(&error);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.expected(&error),
+        }
+    }
+
+    /// Takes a fenced lock: a later token is greater.
+    fn take_fenced(&self, lock: &Lock<FencingToken>) {
+        let wait = Duration::from_millis(self.world.below(15_000));
+        match lock.try_lock_for(wait) {
+            Ok(Some(guard)) => {
+                let number = self.enter("fenced", true, guard.hold().clone());
+                let (token, last) = (guard.token().value(), self.token.load(Ordering::Relaxed));
+                if guard.is_held() && token <= last {
+                    self.world.fail(format_args!("token {token} after {last}"));
+                }
+                self.token.fetch_max(token, Ordering::Relaxed);
+                self.stay("fenced");
+                self.leave("fenced", number);
+                if let Err(error) = guard.unlock() {
+                    self.expected(&error);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.expected(&error),
+        }
     }
 
     fn take_permit(&self, semaphore: &Semaphore) {
@@ -221,7 +289,7 @@ impl Scene {
     fn ended_in_time(&self, what: &str, began: u64, wait: Duration) {
         let took = Duration::from_nanos(self.world.now() - began);
         let most = wait + COMMAND_TIMEOUT + SLACK;
-        if took > most {
+        if took > most && !self.world.was_stopped_since(began) {
             self.world.fail(format_args!("{what} of {wait:?} took {took:?}"));
         }
     }
@@ -230,8 +298,8 @@ impl Scene {
     fn expected(&self, error: &lockson::Error) {
         self.world.tell(format_args!("{error}"));
         let is_of_faults = matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unknown);
-        let Faults { cut_before, cut_after, late, .. } = self.faults;
-        if !error.is_lost() && (!is_of_faults || cut_before + cut_after + late == 0) {
+        let Faults { cut_before, cut_after, late, restarts, stops, .. } = self.faults;
+        if !error.is_lost() && (!is_of_faults || cut_before + cut_after + late + restarts + stops == 0) {
             self.world.fail(format_args!("an error without a reason: {error:?}"));
         }
     }

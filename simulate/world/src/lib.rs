@@ -49,6 +49,8 @@ struct State {
     /// Threads that have ended, and may still run their destructors.
     ended: Vec<thread::JoinHandle<()>>,
     handles: BTreeMap<usize, thread::JoinHandle<()>>,
+    /// Groups of threads that were stopped, and the end of their last stop.
+    stopped: BTreeMap<usize, Nanos>,
     steps: u64,
     fingerprint: u64,
     story: VecDeque<String>,
@@ -58,6 +60,8 @@ type Event = Box<dyn FnOnce(&Arc<World>) + Send>;
 
 struct Task {
     name: String,
+    /// The process of a thread: that of the thread that started it.
+    group: usize,
     doing: Doing,
     bell: Arc<parking_lot::Condvar>,
 }
@@ -100,13 +104,14 @@ impl World {
         let state = State {
             now: 0,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-            tasks: vec![Task::named("main")],
+            tasks: vec![Task::named("main", 0)],
             running: 0,
             events: BTreeMap::new(),
             numbered: 0,
             moved: 0,
             ended: vec![],
             handles: BTreeMap::new(),
+            stopped: BTreeMap::new(),
             steps: 0,
             fingerprint: 0,
             story: VecDeque::new(),
@@ -161,6 +166,27 @@ impl World {
         state.numbered += 1;
         let key = (time, state.numbered);
         state.events.insert(key, Box::new(event));
+    }
+
+    /// Makes this thread, and all that it starts from now on, a process of its own.
+    pub fn join_process(&self, group: usize) {
+        if let Some((_, me)) = Self::of_thread() {
+            self.state.lock().tasks[me].group = group;
+        }
+    }
+
+    /// Stops all threads of a process.
+    pub fn stop(&self, group: usize, duration: Duration) {
+        let mut state = self.state.lock();
+        let until = state.now + nanos(duration);
+        state.stopped.insert(group, until);
+    }
+
+    /// Whether the process of this thread has been stopped since then.
+    pub fn was_stopped_since(&self, time: Nanos) -> bool {
+        let Some((_, me)) = Self::of_thread() else { return false };
+        let state = self.state.lock();
+        state.stopped.get(&state.tasks[me].group).is_some_and(|until| *until >= time)
     }
 
     /// Notes what happens for the story of a failure.
@@ -277,7 +303,8 @@ impl World {
     /// Adds a thread, which runs when the baton comes to it.
     pub(crate) fn add(&self, name: &str) -> usize {
         let mut state = self.state.lock();
-        state.tasks.push(Task::named(name));
+        let group = ME.with_borrow(|me| me.as_ref().map_or(0, |(_, me)| state.tasks[*me].group));
+        state.tasks.push(Task::named(name, group));
         state.tasks.len() - 1
     }
 
@@ -331,7 +358,9 @@ impl State {
                     }
             }
         };
-        (0..self.tasks.len()).filter(|number| is_ready(&self.tasks[*number])).collect()
+        let is_stopped = |task: &Task| self.stopped.get(&task.group).is_some_and(|until| *until > self.now);
+        let runs = |number: &usize| is_ready(&self.tasks[*number]) && !is_stopped(&self.tasks[*number]);
+        (0..self.tasks.len()).filter(runs).collect()
     }
 
     fn next_time(&self) -> Option<Nanos> {
@@ -339,13 +368,16 @@ impl State {
             Doing::Waiting { until, .. } => until,
             _ => None,
         });
-        waits.chain(self.events.keys().next().map(|(time, _)| *time)).min()
+        // The end of a wait during a stop is no time at which anything happens.
+        let stops = self.stopped.values().copied();
+        let first_event = self.events.keys().next().map(|(time, _)| *time);
+        waits.chain(first_event).chain(stops).filter(|time| *time > self.now).min()
     }
 }
 
 impl Task {
-    fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), doing: Doing::Ready, bell: Arc::default() }
+    fn named(name: &str, group: usize) -> Self {
+        Self { name: name.to_owned(), group, doing: Doing::Ready, bell: Arc::default() }
     }
 }
 
