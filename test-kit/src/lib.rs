@@ -125,6 +125,26 @@ impl TestRedis {
         self.proxy.unmute();
     }
 
+    /// Sets the clock of the server forward: each time to live, lease, interval and permit ends sooner by this time.
+    /// Whoever holds what ends now is told `Gone`.
+    ///
+    /// The clock of the clients stays, and a renewal begins a time to live anew.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lockson_test::TestRedis;
+    /// let (redis, interval) = (TestRedis::start(), Duration::from_secs(12 * 3_600));
+    /// let job = redis.client().get_lock("report");
+    /// assert!(job.once_per(interval)?);
+    /// assert!(!job.once_per(interval)?);
+    /// redis.advance_clock(interval);
+    /// assert!(job.once_per(interval)?);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn advance_clock(&self, by: Duration) {
+        self.server.run(&["EVAL", ADVANCE, "0", &by.as_millis().to_string()]);
+    }
+
     /// Cuts all connections once; clients may connect again.
     pub fn cut(&self) {
         self.proxy.cut(Scope::All);
@@ -208,6 +228,29 @@ else
     redis.call('HSET', KEYS[1], 'thief:1', 1)
 end
 redis.call('PEXPIRE', KEYS[1], 30000)
+";
+
+/// All times that are stored: of keys, of waiters and permits, of values of groups.
+const ADVANCE: &str = r"
+local by = tonumber(ARGV[1])
+for _, key in ipairs(redis.call('KEYS', '*')) do
+    local left, form = redis.call('PTTL', key), redis.call('TYPE', key).ok
+    if form == 'zset' then
+        local members = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+        for i = 1, #members, 2 do
+            redis.call('ZADD', key, string.format('%.0f', members[i + 1] - by), members[i])
+        end
+    elseif form == 'hash' then
+        for _, field in ipairs(redis.call('HKEYS', key)) do
+            if string.find(field, ':expire_time$') then
+                redis.call('HINCRBY', key, field, -by)
+            end
+        end
+    end
+    if left >= 0 then
+        redis.call('PEXPIRE', key, left - by)
+    end
+end
 ";
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -106,3 +106,28 @@ fn a_missing_server_is_told_with_the_remedy() {
     let said = String::from_utf8_lossy(&outcome.stdout).into_owned() + &String::from_utf8_lossy(&outcome.stderr);
     assert!(!outcome.status.success() && said.contains("there is no no-such-server here: install it"), "{said}");
 }
+
+#[test]
+fn a_clock_set_forward_ends_leases_and_permits() {
+    const LONG: Duration = Duration::from_secs(3_600);
+    let redis = TestRedis::start();
+    let (client, dead) = (redis.client(), redis.rival());
+    let leased = client.get_lock("leased").with_lease(LONG).lock().unwrap();
+    let renewed = client.get_lock("renewed").lock().unwrap();
+    dead.get_lock("left").with_lease(LONG).lock().unwrap().keep_until_expiry();
+    dead.get_group_lock("seats", ["1"]).with_lease(LONG).lock().unwrap().keep_until_expiry();
+    let permits = client.get_permit_expirable_semaphore("permits");
+    assert!(permits.set_permits_once(1).unwrap());
+    dead.get_permit_expirable_semaphore("permits").with_lease(LONG).acquire(1).unwrap().keep_until_expiry();
+
+    redis.advance_clock(LONG / 2);
+    let left = client.get_lock("left");
+    assert!(left.try_lock().unwrap().is_none() && permits.try_acquire(1).unwrap().is_none());
+    assert!(leased.is_held());
+    redis.advance_clock(LONG / 2);
+    assert_eq!(leased.wait_lost(SOON), Some(Loss::Gone));
+    assert_eq!(renewed.wait_lost(SOON), Some(Loss::Gone));
+    assert!(left.try_lock().unwrap().is_some());
+    assert!(client.get_group_lock("seats", ["1"]).try_lock().unwrap().is_some());
+    assert!(permits.try_acquire(1).unwrap().is_some());
+}
