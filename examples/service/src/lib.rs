@@ -15,7 +15,6 @@ pub enum Sale {
         left: u32,
     },
     SoldOut,
-    /// Other orders of this show took all the time.
     Busy,
     /// The lock was lost, and the database refused the late write: nothing is sold.
     TooLate,
@@ -23,7 +22,6 @@ pub enum Sale {
 
 pub type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// One machine of the shop.
 #[derive(Debug)]
 pub struct Shop {
     pub client: Client,

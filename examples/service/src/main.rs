@@ -1,6 +1,7 @@
 //! `lockson-service REDIS-URL DATABASE [ADDRESS]`: `POST /sell/SHOW`, `GET /metrics`; SIGTERM or Ctrl-C ends it well.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use std::{env, thread};
 
 use lockson::{Client, MetricsObserver};
@@ -8,7 +9,7 @@ use lockson_service::{Outcome, Sale, Shop};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tiny_http::{Request, Response, Server};
+use tiny_http::{Method, Request, Response, Server};
 
 fn main() -> Outcome<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
@@ -35,8 +36,11 @@ fn main() -> Outcome<()> {
             });
         }
         let _accountant = scope.spawn(|| {
-            let outcome = shop.keep_accounts(&server.server_addr().to_string(), || is_over.load(Ordering::Relaxed));
-            outcome.unwrap_or_else(|error| eprintln!("no accounts any more: {error:?}"));
+            let (machine, is_over) = (server.server_addr().to_string(), || is_over.load(Ordering::Relaxed));
+            while let Err(error) = shop.keep_accounts(&machine, is_over) {
+                eprintln!("no accounts for a while: {error}");
+                thread::sleep(Duration::from_secs(1));
+            }
         });
         let _signal = signals.forever().next();
         is_over.store(true, Ordering::Relaxed);
@@ -51,7 +55,7 @@ fn main() -> Outcome<()> {
 fn answer(request: Request, shop: &Shop, exposition: impl Fn() -> String) {
     let (status, text) = match request.url().split('/').collect::<Vec<_>>()[..] {
         ["", "metrics"] => (200, exposition()),
-        ["", "sell", show] => match shop.sell(show, || {}) {
+        ["", "sell", show] if *request.method() == Method::Post => match shop.sell(show, || {}) {
             Ok(Sale::Sold { left }) => (200, format!("sold; {left} left")),
             Ok(Sale::SoldOut) => (410, "sold out".to_owned()),
             Ok(Sale::Busy) => (503, "try again".to_owned()),
