@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, FencingToken, Guard, Hold, Lock, Semaphore};
+use lockson::{Client, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore};
 use lockson_world::system::thread;
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
@@ -34,6 +34,9 @@ pub const MISTAKES: &[(&str, &str)] = &[
     // More permits than there are; a permit that is taken twice.
     ("local suffices = free >= wanted", "local suffices = free + 1 >= wanted"),
     ("if last == number then\n  return {1, free}", "if false then\n  return {1, free}"),
+    ("if not free or tonumber(free) < wanted then", "if not free then"),
+    ("if redis.call('zscore', KEYS[2], ARGV[4]) then", "if false then"),
+    ("string.format('%.0f', now), 'LIMIT'", "string.format('%.0f', now + 5000), 'LIMIT'"),
     // A lock without expiry.
     ("local set = redis.pcall('pexpire', KEYS[1], ARGV[1])", "local set = 1"),
 ];
@@ -57,6 +60,8 @@ pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
         });
         let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect()).collect();
         clients[0].get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
+        let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
+        expiring(&clients[0]).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         server.set_faults(scene.faults);
         world.tell(format_args!("{} clients, {:?}", clients.len(), scene.faults));
         let mut threads = vec![];
@@ -85,8 +90,15 @@ pub fn play(seed: u64, wanted: u64, mistake: Option<usize>) -> (Report, u64) {
         if free != Reply::text(PERMITS.to_string()) {
             world.fail(format_args!("of {PERMITS} permits there are {free:?}"));
         }
-        let left: Vec<String> =
-            server.names(world).into_iter().filter(|name| name != "permits" && !name.contains("token")).collect();
+        let available = expiring(&connect()).available();
+        if available.as_ref().ok() != Some(&PERMITS.into()) {
+            world.fail(format_args!("of {PERMITS} expiring permits there are {available:?}"));
+        }
+        let left: Vec<String> = server
+            .names(world)
+            .into_iter()
+            .filter(|name| name != "permits" && name != "expiring" && !name.contains("token"))
+            .collect();
         if !left.is_empty() {
             world.fail(format_args!("left in Redis: {left:?}"));
         }
@@ -133,39 +145,31 @@ struct Inside {
 impl Scene {
     fn act(&self, client: &Client) {
         while self.taken.load(Ordering::Relaxed) < self.wanted {
-            match self.world.below(10) {
+            match self.world.below(13) {
                 0..=3 => self.take("plain", true, &client.get_lock("plain")),
-                4 => self.take("fair", true, &client.get_fair_lock("fair")),
-                5 if self.world.below(2) == 0 => {
+                4..=5 => self.take("fair", true, &client.get_fair_lock("fair")),
+                6 => self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock()),
+                7..=8 => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
+                9 => self.take_fenced(&client.get_fenced_lock("fenced")),
+                10 => self.take_permit(&client.get_semaphore("permits")),
+                11 => self.take_expiring(&client.get_permit_expirable_semaphore("expiring")),
+                _ if self.world.below(2) == 0 => {
                     let both = [client.get_lock("plain"), client.get_fair_lock("fair")];
                     self.take_several(&["plain", "fair"], &Lock::multi(both));
                 }
-                5 => self.take_fenced(&client.get_fenced_lock("fenced")),
-                6 => self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock()),
-                7..=8 => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
-                _ => self.take_permit(&client.get_semaphore("permits")),
+                _ => {
+                    let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
+                    self.take_several(seats, &client.get_group_lock("seats", seats));
+                }
             }
             thread::sleep(Duration::from_micros(self.world.below(20_000)));
         }
     }
 
     fn take(&self, name: &str, is_alone: bool, lock: &Lock) {
-        let wait = Duration::from_millis(self.world.below(15_000));
-        let lock = match self.world.below(4) {
-            0 => &lock.with_lease(Duration::from_millis(1_000 + self.world.below(9_000))),
-            _ => lock,
-        };
-        let began = self.world.now();
-        let outcome = lock.try_lock_for(wait);
-        self.ended_in_time("a wait", began, wait);
-        match outcome {
-            Ok(Some(guard)) => self.hold(name, is_alone, lock, guard),
-            Ok(None) => {}
-            Err(error) => self.expected(&error),
-        }
-    }
-
-    fn hold(&self, name: &str, is_alone: bool, lock: &Lock, guard: Guard) {
+        let lease = Duration::from_millis(1_000 + self.world.below(9_000));
+        let lock = if self.world.below(4) == 0 { &lock.with_lease(lease) } else { lock };
+        let Some(guard) = self.granted(name, |wait| lock.try_lock_for(wait)) else { return };
         let number = self.enter(name, is_alone, guard.hold().clone());
         self.stay(name);
         if self.world.below(4) == 0 {
@@ -182,75 +186,70 @@ impl Scene {
             self.ended_in_time("a re-entry", began, DROP);
         }
         self.leave(name, number);
-        let began = self.world.now();
-        if let Err(error) = guard.unlock() {
-            self.expected(&error);
-        }
-        self.ended_in_time("a release", began, Duration::ZERO);
+        self.given_back(|| guard.unlock());
     }
 
     /// Takes several locks at once, each of which others take alone.
     fn take_several(&self, names: &[&str], lock: &Lock) {
-        let wait = Duration::from_millis(self.world.below(15_000));
-        let began = self.world.now();
-        let outcome = lock.try_lock_for(wait);
-        self.ended_in_time("a wait for several", began, wait);
-        match outcome {
-            Ok(Some(guard)) => {
-                let inside: Vec<u64> = names.iter().map(|name| self.enter(name, true, guard.hold().clone())).collect();
-                names.iter().for_each(|name| self.stay(name));
-                names.iter().zip(inside).for_each(|(name, number)| self.leave(name, number));
-                if let Err(error) = guard.unlock() {
-                    self.expected(&error);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => self.expected(&error),
-        }
+        let Some(guard) = self.granted("several", |wait| lock.try_lock_for(wait)) else { return };
+        let inside: Vec<u64> = names.iter().map(|name| self.enter(name, true, guard.hold().clone())).collect();
+        names.iter().for_each(|name| self.stay(name));
+        names.iter().zip(inside).for_each(|(name, number)| self.leave(name, number));
+        self.given_back(|| guard.unlock());
     }
 
     /// Takes a fenced lock: a later token is greater.
     fn take_fenced(&self, lock: &Lock<FencingToken>) {
-        let wait = Duration::from_millis(self.world.below(15_000));
-        match lock.try_lock_for(wait) {
-            Ok(Some(guard)) => {
-                let number = self.enter("fenced", true, guard.hold().clone());
-                let (token, last) = (guard.token().value(), self.token.load(Ordering::Relaxed));
-                if guard.is_held() && token <= last {
-                    self.world.fail(format_args!("token {token} after {last}"));
-                }
-                self.token.fetch_max(token, Ordering::Relaxed);
-                self.stay("fenced");
-                self.leave("fenced", number);
-                if let Err(error) = guard.unlock() {
-                    self.expected(&error);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => self.expected(&error),
+        let Some(guard) = self.granted("fenced", |wait| lock.try_lock_for(wait)) else { return };
+        let number = self.enter("fenced", true, guard.hold().clone());
+        let (token, last) = (guard.token().value(), self.token.load(Ordering::Relaxed));
+        if guard.is_held() && token <= last {
+            self.world.fail(format_args!("token {token} after {last}"));
         }
+        self.token.fetch_max(token, Ordering::Relaxed);
+        self.stay("fenced");
+        self.leave("fenced", number);
+        self.given_back(|| guard.unlock());
     }
 
     fn take_permit(&self, semaphore: &Semaphore) {
-        let wait = Duration::from_millis(self.world.below(15_000));
-        let began = self.world.now();
-        let outcome = semaphore.try_acquire_for(1, wait);
-        self.ended_in_time("a wait for a permit", began, wait);
-        match outcome {
-            Ok(Some(permits)) => {
-                self.taken.fetch_add(1, Ordering::Relaxed);
-                if self.permits.fetch_add(1, Ordering::Relaxed) >= PERMITS {
-                    self.world.fail(format_args!("more than {PERMITS} permits are taken"));
-                }
-                self.stay("permits");
-                self.permits.fetch_sub(1, Ordering::Relaxed);
-                if let Err(error) = permits.release() {
-                    self.expected(&error);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => self.expected(&error),
+        let Some(permit) = self.granted("permits", |wait| semaphore.try_acquire_for(1, wait)) else { return };
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        if self.permits.fetch_add(1, Ordering::Relaxed) >= PERMITS {
+            self.world.fail(format_args!("more than {PERMITS} permits are taken"));
         }
+        self.stay("permits");
+        self.permits.fetch_sub(1, Ordering::Relaxed);
+        self.given_back(|| permit.release());
+    }
+
+    fn take_expiring(&self, semaphore: &PermitExpirableSemaphore) {
+        let lease = Duration::from_millis(1_000 + self.world.below(9_000));
+        let semaphore = if self.world.below(4) == 0 { &semaphore.with_lease(lease) } else { semaphore };
+        let Some(permit) = self.granted("expiring", |wait| semaphore.try_acquire_for(1, wait)) else { return };
+        let number = self.enter("expiring", false, permit.hold().clone());
+        self.stay("expiring");
+        self.leave("expiring", number);
+        self.given_back(|| permit.release());
+    }
+
+    /// Takes within a time by chance. Returns the grant, if there is one.
+    fn granted<T>(&self, what: &str, take: impl FnOnce(Duration) -> lockson::Result<Option<T>>) -> Option<T> {
+        let (wait, began) = (Duration::from_millis(self.world.below(15_000)), self.world.now());
+        let outcome = take(wait);
+        self.ended_in_time(what, began, wait);
+        outcome.unwrap_or_else(|error| {
+            self.expected(&error);
+            None
+        })
+    }
+
+    fn given_back(&self, release: impl FnOnce() -> lockson::Result<()>) {
+        let began = self.world.now();
+        if let Err(error) = release() {
+            self.expected(&error);
+        }
+        self.ended_in_time("a release", began, Duration::ZERO);
     }
 
     /// Stays inside for a while, now and then for longer than a time to live.
@@ -283,6 +282,9 @@ impl Scene {
         if believers.len() > 1 && believers.iter().any(|believer| believer.is_alone) {
             let owners: Vec<_> = believers.iter().map(|believer| believer.hold.owner().to_owned()).collect();
             self.world.fail(format_args!("two inside {name}: {owners:?}"));
+        }
+        if name == "expiring" && believers.len() > PERMITS as usize {
+            self.world.fail(format_args!("{} permits of {PERMITS} are taken", believers.len()));
         }
     }
 
