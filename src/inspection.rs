@@ -50,6 +50,9 @@ record! {
         available: Option<i64> => [Option<i64>],
         /// Returns the text of the candidate that leads.
         leader: Option<String> => [Option<&str>],
+        /// Returns how long the leader leads, by the clock of the server. Redis does not record since when other kinds
+        /// are held.
+        led_for: Option<Duration> => [Option<Duration>],
         /// Returns the commands that the user may not run, as an ACL writes them, and the keys that the user may not
         /// read, with `~` in front. Their part is missing.
         without_rights: Vec<String> => [&[String]],

@@ -58,7 +58,7 @@ impl Inspector<'_, '_> {
             command("TYPE", name.key()),
             command("PTTL", name.key()),
             command("GETRANGE", (name.token(), 0, LONGEST_NUMBER)),
-            command("HMGET", (name.leader(), "owner", "candidate")),
+            command("HMGET", (name.leader(), "owner", "candidate", "since")),
             command("LRANGE", (name.queue(), 0, MOST - 1)),
             command("ZCARD", &taken),
             redis::cmd("TIME"),
@@ -90,8 +90,10 @@ impl Inspector<'_, '_> {
             let leader: Vec<String> =
                 leader.as_ref().and_then(list).unwrap_or_default().iter().filter_map(text).collect();
             match (&leader[..], self.found.holders.first()) {
-                ([owner, candidate], Some(holder)) if *owner == holder.owner => {
+                ([owner, candidate, since], Some(holder)) if *owner == holder.owner => {
                     self.found.leader = Some(candidate.clone());
+                    self.found.led_for =
+                        since.parse().ok().map(Duration::from_millis).and_then(|since| now?.checked_sub(since));
                     self.found.kind = Some(LockKind::Leader);
                 }
                 _ if !waiters.is_empty() => self.found.kind = Some(LockKind::Fair),
@@ -331,6 +333,7 @@ fn nothing(name: &LockName) -> Inspection {
         token: None,
         available: None,
         leader: None,
+        led_for: None,
         without_rights: vec![],
         without_clients: None,
     }

@@ -3,12 +3,12 @@
 mod faults;
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockson::{Client, ErrorKind, InspectedHolder, Inspection, LockKind};
 use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 
-use crate::support::{SOON, client, fresh, joined, kind_of, prefixed};
+use crate::support::{SOON, client, fresh, joined, kind_of, ms, prefixed};
 
 const DOCUMENT: &str = include_str!("../../../docs/operations.md");
 /// The id of a client, as Redisson writes it.
@@ -61,9 +61,14 @@ fn a_lock_of_one_owner_shows_kind_owner_and_process() {
     held(&client, token.name(), LockKind::Token, guard.owner());
 
     let name = fresh("inspect");
+    let before = Instant::now();
     let leadership = client.get_election(&name).candidate("host-7 {ä}").campaign().unwrap();
+    thread::sleep(ms(20));
     let found = held(&client, &name, LockKind::Leader, leadership.hold().owner());
     assert_eq!((found.leader(), found.token()), (Some("host-7 {ä}"), Some(leadership.token())));
+    // Redis counts whole milliseconds.
+    let led_for = found.led_for().unwrap() + ms(1);
+    assert!(led_for >= ms(20) && led_for <= before.elapsed() + ms(2), "{led_for:?}");
 
     let lock = client.get_read_write_lock(fresh("inspect"));
     let writing = lock.get_write_lock().lock().unwrap();
