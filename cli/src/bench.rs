@@ -4,19 +4,21 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::args::{Connection, Output};
-use crate::output::{json, table};
+use crate::output::{Progress, json, table};
 use crate::{Failure, connect};
 
 /// Takes and releases a free lock again and again.
 pub(crate) fn bench(connection: &Connection, time: Duration, output: Output) -> Result<ExitCode, Failure> {
     let client = connect::builder(connection)?.connect()?;
     let lock = client.get_lock(format!("lockson:bench:{}", client.id()));
-    let (began, mut taken) = (Instant::now(), vec![]);
+    let (began, mut taken, mut progress) = (Instant::now(), vec![], Progress::new());
     while began.elapsed() < time || taken.is_empty() {
         let start = Instant::now();
         lock.lock()?.unlock()?;
         taken.push(start.elapsed());
+        progress.tell(|| format!("{} pairs in {} s of {time:?}", taken.len(), began.elapsed().as_secs()));
     }
+    drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     taken.sort_unstable();
     let share = |of_thousand: usize| taken[(taken.len() - 1) * of_thousand / 1_000].as_secs_f64() * 1e6;

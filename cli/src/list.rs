@@ -1,6 +1,5 @@
 //! `lockson ls` and `lockson top`: the locks of a prefix.
 
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::thread;
@@ -9,7 +8,8 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
-use crate::output::{end, json, json_of, kind, place, shown, state, table};
+use crate::output::{Progress, end, json, json_of, kind, millis, place, shown, state, table};
+use crate::seen::{Look, Seen};
 use crate::{Failure, connect};
 
 /// Lists locks.
@@ -31,7 +31,7 @@ pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists locks again and again, with the number of grants seen since the beginning.
+/// Lists locks again and again, with the time for which the holders are seen and how often they change.
 pub(crate) fn top(
     connection: &Connection,
     beginning: &str,
@@ -40,7 +40,7 @@ pub(crate) fn top(
 ) -> Result<ExitCode, Failure> {
     let (connection, beginning) = connection.of_whole_names(beginning);
     let client = connect::builder(&connection)?.connect()?;
-    let (began, mut seen) = (Instant::now(), Seen::default());
+    let mut seen = Seen::new(Instant::now(), Duration::MAX);
     loop {
         let found = match look(&client, &beginning, listing) {
             Ok((found, _)) => found,
@@ -50,15 +50,22 @@ pub(crate) fn top(
                 continue;
             }
         };
-        seen.forget_free(&found);
-        let seconds = began.elapsed().as_secs_f64();
+        let now = Instant::now();
+        seen.add(now, found.iter().map(Look::of));
+        let figures = |name: &str| (seen.held_for(name), seen.hand_overs(name, now));
         if listing.output.json {
-            found.iter().try_for_each(|inspection| json(&json_of(inspection)))?;
+            for inspection in &found {
+                let (held_for, rate) = figures(inspection.name());
+                let mut line = json_of(inspection);
+                line["seen_for_ms"] = millis(held_for).into();
+                line["hand_overs_per_second"] = rate.into();
+                json(&line)?;
+            }
         } else {
             let rows = found.iter().map(|inspection| {
-                let (held_for, hand_overs) = seen.update(inspection);
-                let rate = format!("{:.1}", hand_overs as f64 / seconds.max(1.0));
-                [row(inspection), vec![held_for.map_or_else(|| "-".to_owned(), crate::output::time), rate]].concat()
+                let (held_for, rate) = figures(inspection.name());
+                let held_for = held_for.map_or_else(|| "-".to_owned(), crate::output::time);
+                [row(inspection), vec![held_for, format!("{rate:.1}")]].concat()
             });
             let rows: Vec<_> = rows.collect();
             if io::stdout().is_terminal() {
@@ -72,43 +79,12 @@ pub(crate) fn top(
     }
 }
 
-/// Since when the present holder of each lock is seen, and how often the holder changed.
-#[derive(Default)]
-struct Seen(BTreeMap<String, (String, Instant, u64)>);
-
-impl Seen {
-    /// Ends the holds of locks that are free by now.
-    fn forget_free(&mut self, found: &[Inspection]) {
-        for (name, (owner, ..)) in &mut self.0 {
-            if found.iter().all(|inspection| inspection.name() != name) {
-                owner.clear();
-            }
-        }
-    }
-
-    /// Returns how long the holder is seen, and the number of changes so far.
-    fn update(&mut self, inspection: &Inspection) -> (Option<Duration>, u64) {
-        let now = Instant::now();
-        let owner = inspection.holders().first().map(|holder| holder.owner().to_owned()).unwrap_or_default();
-        let (last, since, changes) =
-            self.0.entry(inspection.name().to_owned()).or_insert_with(|| (owner.clone(), now, 0));
-        if *last != owner {
-            *changes += u64::from(!owner.is_empty());
-            (*last, *since) = (owner.clone(), now);
-        }
-        ((!owner.is_empty()).then(|| since.elapsed()), *changes)
-    }
-}
-
 /// Looks at every lock of the prefix, with progress on a terminal. Returns whether the limit cut the list.
 pub(crate) fn look(client: &Client, beginning: &str, listing: Listing) -> Result<(Vec<Inspection>, bool), Failure> {
     let names = client.scan(beginning, listing.limit)?;
-    let (mut found, mut told) = (vec![], Instant::now());
+    let (mut found, mut progress) = (vec![], Progress::new());
     for (index, inspection) in client.inspect_all(&names).enumerate() {
-        if io::stderr().is_terminal() && told.elapsed() > Duration::from_secs(1) {
-            eprint!("\r{index} of {} locks", names.len());
-            told = Instant::now();
-        }
+        progress.tell(|| format!("{index} of {} locks", names.len()));
         // A lock that is free by now, or data by now, is not listed.
         match inspection {
             Ok(inspection) if inspection.kind().is_some() => found.push(inspection),

@@ -8,6 +8,7 @@ mod free;
 mod list;
 mod output;
 mod run;
+mod seen;
 mod serve;
 mod show;
 mod wait;

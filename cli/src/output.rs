@@ -1,7 +1,7 @@
 //! Tables for people, JSON for programs.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockson::{ClientConnection, InspectedHolder, Inspection, LockKind};
 use serde_json::{Value, json};
@@ -11,6 +11,34 @@ use crate::Failure;
 /// Prints rows under their titles; titles are bold on a terminal.
 pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     Ok(io::stdout().write_all(text_of(titles, rows, is_coloured()).as_bytes())?)
+}
+
+/// A line on a terminal that tells how far something is, once a second from the first second on.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    told: Instant,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { told: Instant::now(), is_shown: false }
+    }
+
+    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+        if self.told.elapsed() >= Duration::from_secs(1) && io::stderr().is_terminal() {
+            (self.told, self.is_shown) = (Instant::now(), true);
+            eprint!("\r{}\x1b[K", text());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+        }
+    }
 }
 
 /// Prints one object on a line.
@@ -113,8 +141,16 @@ fn json_of_client(client: Option<&ClientConnection>) -> Value {
     })
 }
 
+pub(crate) fn millis(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// How many wait, of those that can be seen.
+pub(crate) fn waiting(inspection: &Inspection) -> u64 {
+    inspection.waiting_clients().max(inspection.waiters().len() as u64)
+}
+
 pub(crate) fn json_of(inspection: &Inspection) -> Value {
-    let millis = |time: Option<Duration>| time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let holder = |holder: &InspectedHolder| {
         json!({
             "owner": holder.owner(),
@@ -140,6 +176,7 @@ pub(crate) fn json_of(inspection: &Inspection) -> Value {
         "token": inspection.token().map(i64::from),
         "available": inspection.available(),
         "leader": inspection.leader(),
+        "led_for_ms": millis(inspection.led_for()),
         "without_rights": inspection.without_rights(),
         "without_clients": inspection.without_clients(),
     })

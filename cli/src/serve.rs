@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::args::{Connection, Listing};
 use crate::output::json_of;
+use crate::seen::{KEPT, Look, Seen};
 use crate::{Failure, connect, free, list};
 
 /// Shows locks, live, as one page in the browser
@@ -43,7 +44,8 @@ pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCo
     let client = connect::builder(&connection)?.connect()?;
     println!("http://{}/{secret}/", listener.local_addr()?);
     io::stdout().flush()?;
-    let page = Page { client, options, beginning, secret, last: Mutex::default() };
+    let looks = Mutex::new(Looks { last: None, seen: Seen::new(Instant::now(), LONGEST_GAP) });
+    let page = Page { client, options, beginning, secret, looks };
     let open = AtomicUsize::new(0);
     thread::scope(|scope| {
         for stream in listener.incoming().flatten() {
@@ -69,8 +71,13 @@ struct Page<'a> {
     beginning: String,
     /// The first part of each path, which only who started the program knows.
     secret: String,
-    /// The last look, for all browsers.
-    last: Mutex<Option<(Instant, Value)>>,
+    looks: Mutex<Looks>,
+}
+
+/// The last look, and what the looks before saw, for all browsers.
+struct Looks {
+    last: Option<(Instant, Value)>,
+    seen: Seen,
 }
 
 impl Page<'_> {
@@ -94,14 +101,15 @@ impl Page<'_> {
                 length = value.trim().parse().unwrap_or(0);
             }
         }
+        let mut body = || {
+            let mut body = vec![0; length.min(LONGEST_REQUEST as usize)];
+            request.read_exact(&mut body).map(|()| body)
+        };
         let (status, kind, body) = match path.strip_prefix(&format!("/{}", self.secret)) {
             Some("/") if method == "GET" => ("200 OK", "text/html; charset=utf-8", self.html()),
             Some("/locks") if method == "GET" => self.locks(),
-            Some("/free") if method == "POST" && self.options.allow_free => {
-                let mut body = vec![0; length.min(LONGEST_REQUEST as usize)];
-                request.read_exact(&mut body)?;
-                self.free(&body)
-            }
+            Some("/seen") if method == "POST" => self.seen(&body()?),
+            Some("/free") if method == "POST" && self.options.allow_free => self.free(&body()?),
             _ => ("404 Not Found", "text/plain", "not found\n".to_owned()),
         };
         let policy = format!(
@@ -118,21 +126,33 @@ impl Page<'_> {
 
     fn html(&self) -> String {
         let rights = if self.options.allow_free { "free" } else { "" };
-        include_str!("serve/page.html").replace("{{nonce}}", &self.secret).replace("{{rights}}", rights)
+        let page = include_str!("serve/page.html").replace("{{nonce}}", &self.secret);
+        page.replace("{{rights}}", rights).replace("{{span}}", &KEPT.as_millis().to_string())
     }
 
     /// The locks, looked at no more than twice a second for all browsers together.
     fn locks(&self) -> (&'static str, &'static str, String) {
         let listing = Listing { limit: self.options.limit, output: crate::args::Output { json: true } };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
             match list::look(&self.client, &self.beginning, listing) {
-                Ok((found, _)) => *last = Some((Instant::now(), found.iter().map(json_of).collect())),
+                Ok((found, _)) => {
+                    let now = Instant::now();
+                    looks.seen.add(now, found.iter().map(Look::of));
+                    looks.last = Some((now, found.iter().map(json_of).collect()));
+                }
                 Err(failure) => return ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
             }
         }
-        let locks = last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
+        let locks = looks.last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
         ("200 OK", "application/json", locks.to_string())
+    }
+
+    /// What the looks saw of the lock that a page chose.
+    fn seen(&self, name: &[u8]) -> (&'static str, &'static str, String) {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = looks.seen.json(&String::from_utf8_lossy(name), Instant::now());
+        ("200 OK", "application/json", seen.to_string())
     }
 
     /// Frees the hold of one owner, as `{"name": .., "owner": ..}` asks.
@@ -157,5 +177,7 @@ impl Page<'_> {
 
 /// A browser on this machine sends its request at once.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A page looks each second; while no page is open, nobody looks.
+const LONGEST_GAP: Duration = Duration::from_secs(5);
 const MOST_CONNECTIONS: usize = 32;
 const LONGEST_REQUEST: u64 = 64 * 1024;

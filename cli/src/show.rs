@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lockson::{InspectedHolder, Inspection, LockKind};
 
 use crate::args::{Connection, Output};
-use crate::output::{end, json, json_of, kind, place, shown, state, table};
+use crate::output::{end, json, json_of, kind, place, shown, state, table, time};
 use crate::{Failure, connect};
 
 /// Shows a lock.
@@ -68,6 +68,7 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
     facts.push(("waiters", listeners(inspection)));
     facts.extend(inspection.token().map(|token| ("last token", i64::from(token).to_string())));
     facts.extend(inspection.leader().map(|leader| ("leader", shown(leader))));
+    facts.extend(inspection.led_for().map(|led_for| ("leads for", time(led_for))));
     let hidden = inspection.holder_count().saturating_sub(inspection.holders().len() as u64);
     if hidden > 0 {
         facts.push(("not shown", format!("{hidden} holders")));

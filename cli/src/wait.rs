@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockson::{Inspection, LockKind};
 
 use crate::args::Connection;
-use crate::output::unless_hidden;
+use crate::output::{Progress, shown, unless_hidden};
 use crate::{Failure, TIMED_OUT, connect};
 
 /// Asks until the lock is free. Asks again after a pause, since a message would not tell of an expired lock.
@@ -19,11 +19,20 @@ pub(crate) fn wait(
     is_latch: bool,
 ) -> Result<ExitCode, Failure> {
     let client = connect::builder(connection)?.connect()?;
+    let (began, mut progress) = (Instant::now(), Progress::new());
+    let left = |most: Duration| timeout.map_or(most, |timeout| timeout.saturating_sub(began.elapsed()).min(most));
+    let mut tell =
+        |state: &str| progress.tell(|| format!("{} {state}, for {} s", shown(name), began.elapsed().as_secs()));
     if is_latch {
-        let is_open = client.get_count_down_latch(name).wait_for(timeout.unwrap_or(Duration::MAX))?;
-        return Ok(ExitCode::from(if is_open { 0 } else { TIMED_OUT }));
+        let latch = client.get_count_down_latch(name);
+        while !latch.wait_for(left(Duration::from_secs(1)))? {
+            if left(PAUSE).is_zero() {
+                return Ok(ExitCode::from(TIMED_OUT));
+            }
+            tell("is not open");
+        }
+        return Ok(ExitCode::SUCCESS);
     }
-    let began = Instant::now();
     // The list of connections is asked for once only, because nobody looks at it here.
     for inspection in client.inspect_all(iter::repeat(name)) {
         let inspection = inspection?;
@@ -31,11 +40,14 @@ pub(crate) fn wait(
         if is_open(&inspection) {
             return Ok(ExitCode::SUCCESS);
         }
-        let left = timeout.map_or(PAUSE, |timeout| timeout.saturating_sub(began.elapsed()));
-        if left.is_zero() {
+        if left(PAUSE).is_zero() {
             return Ok(ExitCode::from(TIMED_OUT));
         }
-        thread::sleep(left.min(PAUSE));
+        tell(&match inspection.holders() {
+            [] => "is not free".to_owned(),
+            [first, ..] => format!("is held by {}", shown(first.owner())),
+        });
+        thread::sleep(left(PAUSE));
     }
     Ok(ExitCode::SUCCESS)
 }

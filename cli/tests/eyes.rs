@@ -194,15 +194,51 @@ fn top_looks_again_and_again() {
         env!("CARGO_BIN_EXE_lockson"),
         &["top", "till:", "--every", "10ms", "--json", "--url", &server.url()],
     );
-    let next_owner = || {
-        let line: Value = serde_json::from_str(&top.next_line(SOON)).unwrap();
-        line["holders"][0]["owner"].as_str().unwrap_or_default().to_owned()
-    };
+    let next = || -> Value { serde_json::from_str(&top.next_line(SOON)).unwrap() };
     for _ in 0..2 {
         let guard = client.get_lock("till:1").lock().unwrap();
-        eventually(SOON, "the owner is seen", || next_owner() == guard.owner());
+        eventually(SOON, "the owner is seen", || {
+            let line = next();
+            line["holders"][0]["owner"] == guard.owner() && line["seen_for_ms"].as_u64() >= Some(50)
+        });
         guard.unlock().unwrap();
     }
+    let _guard = client.get_lock("till:1").lock().unwrap();
+    eventually(SOON, "the hand-overs are counted", || next()["hand_overs_per_second"].as_f64() > Some(0.0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_lasts_tells_how_far_it_is_on_a_terminal() {
+    let server = RedisServer::start();
+    let guard = Client::connect(&server.url()).unwrap().get_lock("long").lock().unwrap();
+    let on_a_terminal = |arguments: &str| {
+        let line = format!("'{}' --url {} {arguments}", env!("CARGO_BIN_EXE_lockson"), server.url());
+        let output = std::process::Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = on_a_terminal("wait long --timeout 1300ms");
+    assert!(said.contains(&format!("long is held by {}, for 1 s", guard.owner())), "{said}");
+    let said = on_a_terminal("wait closed --latch --timeout 1300ms");
+    assert!(!said.contains("closed"), "a latch without a count is open: {said}");
+    Client::connect(&server.url()).unwrap().get_count_down_latch("closed").set_count_once(1).unwrap();
+    let said = on_a_terminal("wait closed --latch --timeout 1300ms");
+    assert!(said.contains("closed is not open, for 1 s"), "{said}");
+    let said = on_a_terminal("bench --time 1200ms");
+    assert!(said.contains(" pairs in 1 s of 1.2s") && said.contains("P99.9"), "{said}");
+    assert!(!lockson(&server.url(), &["wait", "long", "--timeout", "1300ms"]).stderr.contains(&b'\r'), "no terminal");
+}
+
+#[test]
+fn an_election_shows_for_how_long_it_is_led() {
+    let server = RedisServer::start();
+    let leadership = Client::connect(&server.url()).unwrap().get_election("jobs").candidate("one").campaign().unwrap();
+    eventually(SOON, "a time passes", || {
+        let shown = json(&lockson(&server.url(), &["show", "jobs", "--json"]));
+        shown["leader"] == "one" && shown["led_for_ms"].as_u64() > Some(100)
+    });
+    let shown = lockson(&server.url(), &["show", "jobs"]).stdout;
+    assert!(String::from_utf8(shown).unwrap().contains("\nleads for "), "{leadership:?}");
 }
 
 #[test]
@@ -217,7 +253,7 @@ fn a_measurement_leaves_no_key() {
 fn completions_and_the_man_page_name_every_command() {
     for arguments in [&["completions", "bash"][..], &["man"]] {
         let text = String::from_utf8(lockson("redis://localhost", arguments).stdout).unwrap();
-        for command in ["run", "ls", "show", "waiters", "wait", "free", "doctor", "top", "bench"] {
+        for command in ["run", "ls", "show", "waiters", "wait", "free", "doctor", "top", "serve", "bench"] {
             assert!(text.contains(command), "{arguments:?}: {command}");
         }
     }

@@ -3,7 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lockson::Client;
 use lockson_harness::{HelperProcess, RedisServer, eventually};
@@ -41,6 +42,21 @@ impl Page {
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
     }
+
+    /// Looks as an open page does. Returns what the looks saw of a lock.
+    fn seen(&self, name: &str) -> Value {
+        self.locks();
+        let (status, body) = self.ask("POST", &format!("/{}/seen", self.secret), name);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The stretches with a holder, or a waiter.
+    fn whats(&self, name: &str, of: &str) -> Vec<String> {
+        let seen = self.seen(name);
+        let whats = seen[of].as_array().unwrap().iter().map(|it| it["what"].as_str().unwrap().to_owned());
+        whats.filter(|what| !what.is_empty()).collect()
+    }
 }
 
 #[test]
@@ -57,6 +73,29 @@ fn the_page_shows_locks_and_frees_none() {
         assert_eq!(page.ask("GET", path, "").0, 404, "without the secret: {path}");
     }
     assert!(guard.is_held());
+}
+
+#[test]
+fn the_page_remembers_holders_waiters_and_times_that_ran_out() {
+    let server = RedisServer::start();
+    let [client, other] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
+    let page = Page::open(&server, &["page:"]);
+    assert_eq!(page.whats("page:1", "holds"), [""; 0]);
+    let guard = client.get_lock("page:1").lock().unwrap();
+    let first = guard.owner().to_owned();
+    eventually(SOON, "the holder is seen", || page.whats("page:1", "holds") == [&*first]);
+    thread::scope(|scope| {
+        let wait = scope.spawn(|| other.get_lock("page:1").with_lease(Duration::from_secs(2)).owned().lock().unwrap());
+        eventually(SOON, "the waiter is seen", || page.whats("page:1", "waits") == ["1 waiting"]);
+        guard.unlock().unwrap();
+        let next = wait.join().unwrap();
+        let second = next.owner().to_owned();
+        next.keep_until_expiry();
+        eventually(SOON, "the end is seen", || page.seen("page:1")["ran_out"][0]["owner"] == *second);
+        assert_eq!(page.whats("page:1", "holds"), [first, second]);
+    });
+    assert_eq!(page.whats("page:1", "waits"), ["1 waiting"]);
+    assert_eq!(page.seen("page:1")["ran_out"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -91,6 +130,28 @@ fn a_page_tells_that_its_server_is_gone_and_back() {
     eventually(SOON, "the page is back", || page.ask("GET", &format!("/{}/locks", page.secret), "").0 == 200);
 }
 
+/// Two minutes of some holders, for the picture.
+fn take_turns(server: &RedisServer, page: &Page) {
+    let end = Instant::now() + Duration::from_secs(120);
+    thread::scope(|scope| {
+        for till in 3..6 {
+            scope.spawn(move || {
+                let client = Client::connect(&server.url()).unwrap();
+                while Instant::now() < end {
+                    let guard = client.get_fenced_lock("orders:42").lock().unwrap();
+                    thread::sleep(Duration::from_secs(till));
+                    guard.unlock().unwrap();
+                    thread::sleep(Duration::from_secs(5 * till));
+                }
+            });
+        }
+        while Instant::now() < end {
+            page.locks();
+            thread::sleep(Duration::from_secs(1));
+        }
+    });
+}
+
 /// `make browser` installs the browser and names it; with `WRITE=1` it draws the picture of the documents.
 #[test]
 #[ignore = "needs a browser: make browser"]
@@ -98,27 +159,54 @@ fn a_browser_shows_who_holds_a_lock() {
     let browser = std::env::var("LOCKSON_BROWSER").expect("LOCKSON_BROWSER names a browser of the Chromium family");
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
+    let page = Page::open(&server, &["orders:"]);
+    if std::env::var_os("WRITE").is_some() {
+        take_turns(&server, &page);
+    }
     let guard = client.get_fenced_lock("orders:42").lock().unwrap();
     let _named = client.get_lock("orders:<b>43</b>").lock().unwrap();
     let permits = client.get_permit_expirable_semaphore("orders:paid-api");
     permits.set_permits_once(5).unwrap();
     let _permits = permits.acquire(2).unwrap();
-    let page = Page::open(&server, &["orders:"]);
-    let url = format!("http://{}/{}/#orders:42", page.address, page.secret);
+    let dead = Client::connect(&server.url()).unwrap();
+    let lapsed = dead.get_lock("orders:44").with_lease(Duration::from_secs(2)).lock().unwrap();
+    let owner = lapsed.owner().to_owned();
+    lapsed.keep_until_expiry();
+    let (lock, waiter) = (dead.get_lock("orders:42"), dead.clone());
+    let wait = thread::spawn(move || lock.lock().map(drop));
+    eventually(SOON, "the end and the waiter are seen", || {
+        page.seen("orders:44")["ran_out"][0]["owner"] == *owner
+            && page.whats("orders:42", "waits").last().is_some_and(|last| last == "1 waiting")
+    });
+    let url = |name: &str| format!("http://{}/{}/#{name}", page.address, page.secret);
     let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000"];
-    let output = Command::new(&browser).args(flags).args(["--dump-dom", &url]).output().unwrap();
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let dump = |name: &str| {
+        let output = Command::new(&browser).args(flags).args(["--dump-dom", &url(name)]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let shown = dump("orders:44");
+    let (_, ran_out) = shown.split_once("<ul id=\"ran_out\">").expect("a list");
+    assert!(ran_out.split_once("</ul>").unwrap().0.contains(&owner), "{shown}");
+    let shown = dump("orders:42");
+    assert!(shown.contains("<ul id=\"ran_out\"></ul>"), "{shown}");
     let process = std::process::id().to_string();
-    for wanted in
-        ["orders:&lt;b&gt;43&lt;/b&gt;", "2 holders", guard.owner(), &process, "<h2 id=\"title\">orders:42</h2>"]
-    {
+    for wanted in [
+        "orders:&lt;b&gt;43&lt;/b&gt;",
+        "2 holders",
+        guard.owner(),
+        &process,
+        "<h2 id=\"title\">orders:42</h2>",
+        ">1 waiting</div>",
+    ] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
     if std::env::var_os("WRITE").is_some() {
         let file = concat!("--screenshot=", env!("CARGO_MANIFEST_DIR"), "/page.png");
-        let size = "--window-size=1100,560";
-        assert!(Command::new(&browser).args(flags).args([file, size, &url]).status().unwrap().success());
+        let size = "--window-size=1100,760";
+        assert!(Command::new(&browser).args(flags).args([file, size, &url("orders:42")]).status().unwrap().success());
     }
+    waiter.stop_waiting();
+    assert!(wait.join().unwrap().is_err());
 }
 
 const SOON: Duration = Duration::from_secs(20);
