@@ -1,7 +1,5 @@
 //! The spin lock: the plain lock without messages; a waiter asks, pauses, and asks again.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +9,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::{Call, IfLock, Side};
+use crate::system::random;
 
 /// Redisson's spin lock.
 #[derive(Debug)]
@@ -62,13 +61,10 @@ impl Backoff {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn exponential(first: Duration, longest: Duration) -> Self {
-        let random = RandomState::new();
         Self::new(move |tries| {
             let pause = first.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX));
             let pause = pause.min(longest);
-            let mut hasher = random.build_hasher();
-            hasher.write_u32(tries);
-            let share = u32::try_from(hasher.finish() % 1_000).unwrap_or(0);
+            let share = u32::try_from(random() % 1_000).unwrap_or(0);
             Some(pause.saturating_add((pause / 4_000).saturating_mul(share)))
         })
     }

@@ -319,3 +319,31 @@ fn hot_members_do_not_starve_a_group() {
     });
     assert_no_trace(RedisServer::shared(), &names);
 }
+
+#[test]
+fn no_question_follows_an_answer_that_came_too_late() {
+    let (server, [one, two], other) = (RedisServer::shared(), names(), client());
+    let proxy = Proxy::start(server.address());
+    let (wait, late) = (ms(1_000), ms(1_000));
+    let slow = Client::builder(&proxy.url()).command_timeout(ms(4_000)).connect().unwrap();
+    let multi = Lock::multi([slow.get_lock(&one), slow.get_fair_lock(&two)]);
+    multi.lock().unwrap().unlock().unwrap(); // the scripts are known
+    let first = other.get_lock(&one).lock().unwrap();
+    let (took, outcome) = thread::scope(|scope| {
+        let waits = scope.spawn(|| timed(|| multi.try_lock_for(wait).map(|guard| guard.is_some())));
+        eventually(SOON, "it waits", || !slow.waiting().is_empty());
+        thread::sleep(ms(500));
+        let second = other.get_fair_lock(&two).lock().unwrap();
+        // The first lock is granted when the time is over, and the other one is busy; no further answer would come.
+        proxy.rule(When::script().containing(&one), Then::DelayReply(late));
+        (2..6).for_each(|nth| _ = proxy.rule(When::script().containing(&two).nth(nth), Then::SwallowReply));
+        first.unlock().unwrap();
+        let outcome = joined(waits);
+        second.unlock().unwrap();
+        outcome
+    });
+    assert!(matches!(outcome, Ok(false)), "{outcome:?} after {took:?}");
+    assert!(took > wait && took < wait + late + ms(50) + SCHEDULING, "{took:?}");
+    drop((multi, slow));
+    eventually(SOON, "nothing is left", || server.keys().iter().all(|key| !key.contains(&one) && !key.contains(&two)));
+}
