@@ -91,11 +91,9 @@ impl<'a> All<'a> {
                     }
                     self.rounds.waited(place, began.until(Instant::now()));
                 }
+                // The answers came late, and one more question could take another time-out.
+                Step::WaitHolding(..) if self.is_over() => return self.trouble.take().map_or(Ok(None), Err),
                 Step::WaitHolding(place, most) => {
-                    if self.is_over() {
-                        // The answers came late, and one more question could take another time-out.
-                        return self.trouble.take().map_or(Ok(None), Err);
-                    }
                     let until = self.deadline.sooner(Instant::now().after(most));
                     let acquisition = self.acquisition(place, Wait::Until(Deadline::At(until)));
                     let granted = match self.wait_for(place, acquisition.holding()) {
