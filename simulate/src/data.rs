@@ -11,6 +11,17 @@ pub struct Data {
     /// Milliseconds of the server's clock.
     pub now: i64,
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What the last commands read and changed, in order.
+    pub touched: Vec<Touch>,
+}
+
+/// What a command does to keys, for those who watch them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// A command has read; a script that does so has read all of its keys.
+    Read,
+    Changed(Vec<u8>),
+    Expired(Vec<u8>),
 }
 
 #[derive(Clone, Debug)]
@@ -47,12 +58,58 @@ impl Data {
     pub fn run(&mut self, words: Words<'_>) -> Reply {
         self.expire();
         let name = String::from_utf8_lossy(words.first().map_or(b"", Vec::as_slice)).to_uppercase();
-        self.command(&name, words.get(1..).unwrap_or_default()).unwrap_or_else(Reply::Error)
+        let keys = words.get(1..).unwrap_or_default();
+        // Only this one may change a set and count nothing.
+        let before = if name == "ZADD" { self.sorted(&words[1]).ok().flatten().cloned() } else { None };
+        let reply = self.command(&name, keys).unwrap_or_else(Reply::Error);
+        let has_changed = match &*name {
+            "INCRBY" | "DECRBY" | "HINCRBY" | "HSET" | "RPUSH" => !matches!(reply, Reply::Error(_)),
+            "SET" => matches!(reply, Reply::Status(_)) || words.iter().any(|word| word.eq_ignore_ascii_case(b"get")),
+            "DEL" | "PEXPIRE" | "PERSIST" | "HDEL" | "LPOP" | "LREM" | "ZREM" => {
+                !matches!(reply, Reply::Error(_) | Reply::Nil | Reply::Int(0))
+            }
+            "ZADD" => self.sorted(&words[1]).is_ok_and(|after| after.cloned() != before),
+            "PING" | "TIME" | "PUBLISH" | "SPUBLISH" => false,
+            _ => {
+                self.touched.push(Touch::Read);
+                false
+            }
+        };
+        if has_changed {
+            let most = if name == "DEL" { keys.len() } else { 1 };
+            self.touched.extend(keys[..most].iter().cloned().map(Touch::Changed));
+        }
+        reply
     }
 
-    fn expire(&mut self) {
-        let now = self.now;
-        self.keys.retain(|_, entry| entry.expires.is_none_or(|at| at > now));
+    /// Removes what has expired. Returns when the next key does.
+    pub fn expire(&mut self) -> Option<i64> {
+        let Self { keys, touched, now, .. } = self;
+        keys.retain(|key, entry| {
+            let is_there = entry.expires.is_none_or(|at| at > *now);
+            if !is_there {
+                touched.push(Touch::Expired(key.clone()));
+            }
+            is_there
+        });
+        self.keys.values().filter_map(|entry| entry.expires).min()
+    }
+
+    /// The owners in a lock, whatever its kind.
+    pub fn owners(&self, key: &[u8]) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self.keys.get(key).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => {
+                let owners = fields.iter().map(|(field, _)| text(field)).filter(|field| field.contains(':'));
+                owners.map(|field| field.trim_end_matches(":write").to_owned()).collect()
+            }
+            Some(Value::Text(value)) => vec![text(value)],
+            _ => vec![],
+        }
+    }
+
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.keys.contains_key(key)
     }
 
     #[allow(clippy::too_many_lines, reason = "one arm for each command")]
@@ -80,7 +137,9 @@ impl Data {
                 let at = self.now + integer(millis)?;
                 let Some(entry) = self.keys.get_mut(key) else { return Ok(Reply::Int(0)) };
                 entry.expires = Some(at);
-                self.expire();
+                if at <= self.now {
+                    self.keys.remove(key);
+                }
                 Reply::Int(1)
             }
             ("PERSIST", [key]) => {

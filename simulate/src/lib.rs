@@ -1,11 +1,14 @@
 //! One world of clients, threads and a server, in which the sources and the scripts of Lockson run under a seed.
 
 mod data;
+pub mod mistakes;
 mod reply;
 mod scripts;
 mod server;
 pub mod story;
+mod tracking;
+pub mod trouble;
 
-pub use data::Data;
+pub use data::{Data, Touch};
 pub use reply::Reply;
-pub use server::Faults;
+pub use tracking::Tracking;

@@ -1,12 +1,14 @@
 //! `lockson-simulate SEED STORIES STEPS [MISTAKE]` plays the stories of so many seeds, each until so many locks were
-//! taken. A story that breaks a promise is printed, with the command that plays it alone.
+//! taken. A story that breaks a promise is shrunk and printed, with the command that plays it alone. The variable
+//! `WITHOUT` names what may not go wrong, with commas.
 
 use std::process::{Command, ExitCode, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, io, thread};
+use std::{env, thread};
 
 use lockson_simulate::story::play;
+use lockson_simulate::trouble::TROUBLES;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -15,7 +17,9 @@ fn main() -> ExitCode {
         [story, rest @ ..] if story == STORY => {
             let [seed, steps, mistake @ ..] = rest else { panic!("SEED STEPS [MISTAKE]") };
             let mistake = mistake.first().map(|mistake| usize::try_from(number(mistake)).expect("a place"));
-            let (report, taken) = play(number(seed), number(steps), mistake);
+            let without = env::var(WITHOUT).unwrap_or_default();
+            let without: Vec<String> = without.split(',').map(str::to_owned).collect();
+            let (report, taken) = play(number(seed), number(steps), &without, mistake);
             println!("{taken} {:?} {} {:016x}", report.time, report.steps, report.fingerprint);
             ExitCode::SUCCESS
         }
@@ -39,12 +43,14 @@ fn play_all(first: u64, stories: u64, steps: &str, mistake: &[String]) -> ExitCo
                         return;
                     }
                     let seed = first + number;
-                    let output = story(seed, steps, mistake).expect("this program runs");
+                    let without = env::var(WITHOUT).unwrap_or_default();
+                    let output = story(seed, steps, &without, mistake);
                     let said = String::from_utf8_lossy(&output.stdout);
                     if !output.status.success() {
                         has_failed.store(true, Ordering::Relaxed);
+                        let (steps, without, output) = shrunk(seed, steps, &without, mistake, output);
                         eprintln!("{}", String::from_utf8_lossy(&output.stderr));
-                        eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps}");
+                        eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps} WITHOUT={without}");
                         return;
                     }
                     taken.fetch_add(
@@ -65,8 +71,30 @@ fn play_all(first: u64, stories: u64, steps: &str, mistake: &[String]) -> ExitCo
 }
 
 /// Plays a story in a process of its own.
-fn story(seed: u64, steps: &str, mistake: &[String]) -> io::Result<Output> {
-    Command::new(env::current_exe()?).args([STORY, &seed.to_string(), steps]).args(mistake).output()
+fn story(seed: u64, steps: &str, without: &str, mistake: &[String]) -> Output {
+    let mut story = Command::new(env::current_exe().expect("this program has a path"));
+    let story = story.env(WITHOUT, without).args([STORY, &seed.to_string(), steps]).args(mistake);
+    story.output().expect("this program runs")
+}
+
+/// The shortest story of a seed, with the fewest troubles, in which a promise still breaks.
+fn shrunk(seed: u64, steps: &str, without: &str, mistake: &[String], first: Output) -> (String, String, Output) {
+    let (mut steps, mut without, mut output) = (steps.to_owned(), without.to_owned(), first);
+    for trouble in TROUBLES {
+        let fewer = format!("{without},{trouble}").trim_start_matches(',').to_owned();
+        let smaller = story(seed, &steps, &fewer, mistake);
+        if !smaller.status.success() {
+            (without, output) = (fewer, smaller);
+        }
+    }
+    while let Some(half) = steps.parse::<u64>().ok().map(|steps| (steps / 2).to_string()).filter(|half| half != "0") {
+        let smaller = story(seed, &half, &without, mistake);
+        if smaller.status.success() {
+            break;
+        }
+        (steps, output) = (half, smaller);
+    }
+    (steps, without, output)
 }
 
 /// Threads of a story run one at a time, and the baton is passed faster on one processor.
@@ -81,3 +109,4 @@ fn stay_on(processor: usize) {
 fn stay_on(_: usize) {}
 
 const STORY: &str = "story";
+const WITHOUT: &str = "WITHOUT";

@@ -1,6 +1,6 @@
 //! Runs the bundled scripts in an embedded Lua 5.1.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub struct Scripts {
     lua: Lua,
     by_hash: HashMap<String, Function>,
     data: Arc<Mutex<Data>>,
+    /// The hashes of scripts that take holds away.
+    forcing: BTreeSet<String>,
     /// Parts of scripts and what stands in their place.
     planted: Vec<(String, String)>,
 }
@@ -43,7 +45,7 @@ impl Scripts {
             api.set(name, make.expect("a function")).expect("set");
         }
         lua.globals().set("redis", api).expect("set");
-        Self { lua, by_hash: HashMap::new(), data, planted: vec![] }
+        Self { lua, by_hash: HashMap::new(), data, forcing: BTreeSet::new(), planted: vec![] }
     }
 
     pub fn forget(&mut self) {
@@ -52,6 +54,17 @@ impl Scripts {
 
     pub fn plant(&mut self, right: &str, wrong: &str) {
         self.planted.push((right.to_owned(), wrong.to_owned()));
+    }
+
+    /// Whether a request runs a script that takes a hold away.
+    pub fn is_forced(&self, request: &[Vec<u8>]) -> bool {
+        let [word, body, ..] = request else { return false };
+        let body = String::from_utf8_lossy(body);
+        match word.to_ascii_uppercase().as_slice() {
+            b"EVAL" => body.contains(FORCING),
+            b"EVALSHA" => self.forcing.contains(&*body),
+            _ => false,
+        }
     }
 
     /// Answers `EVAL` and `EVALSHA`: `body` is source or hash.
@@ -63,6 +76,9 @@ impl Scripts {
             let planted = self.planted.iter().fold(body.clone(), |body, (right, wrong)| body.replace(right, wrong));
             let compiled = self.lua.load(&planted).into_function().expect("a bundled script compiles");
             self.by_hash.insert(hash.clone(), compiled);
+            if body.contains(FORCING) {
+                self.forcing.insert(hash.clone());
+            }
         }
         let Some(script) = self.by_hash.get(&hash) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
@@ -90,6 +106,9 @@ impl Scripts {
         &self.data
     }
 }
+
+/// In the scripts that take holds away.
+const FORCING: &str = "/force_release.lua";
 
 /// An error of `redis.call`.
 #[derive(Debug)]

@@ -10,28 +10,11 @@ use lockson_world::system::BEGAN;
 use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
-use crate::data::Data;
+use crate::data::{Data, Touch};
 use crate::reply::{Reply, take_request};
 use crate::scripts::Scripts;
-
-/// What may go wrong, each once in so many requests; zero is never.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
-    /// The connection ends before the request runs.
-    pub cut_before: u64,
-    /// The connection ends after the request ran and before its answer.
-    pub cut_after: u64,
-    /// The request runs seconds later, also when its client has given up by then.
-    pub late: u64,
-    /// The server forgets its scripts.
-    pub forgets: u64,
-    /// The server restarts with its data: all connections end, scripts are forgotten.
-    pub restarts: u64,
-    /// A process is stopped for up to a minute.
-    pub stops: u64,
-    /// The user may not kill connections.
-    pub no_kill: bool,
-}
+use crate::tracking::Tracking;
+use crate::trouble::Faults;
 
 pub struct Server(Mutex<State>);
 
@@ -40,7 +23,24 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     numbered: u64,
     faults: Faults,
+    tracking: Tracking,
+    /// The next time at which keys expire without a request.
+    next_expiry: Nanos,
+    /// Holds that were taken away, by their owners, and when.
+    taken_away: BTreeMap<String, Nanos>,
+    /// Since when each lock is free, and from when to when it was free before.
+    free: BTreeMap<&'static str, Free>,
 }
+
+/// The times at which a lock was free.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Free {
+    pub since: Option<Nanos>,
+    pub last: (Nanos, Nanos),
+}
+
+/// Locks whose key has their name.
+pub const LOCKS: &[&str] = &["plain", "fair", "shared", "fenced", "spun", "one value", "jobs"];
 
 struct Connection {
     stream: UnixStream,
@@ -56,7 +56,16 @@ struct Connection {
 impl Server {
     pub fn new() -> Arc<Self> {
         let scripts = Scripts::new(Arc::default());
-        let state = State { scripts, connections: BTreeMap::new(), numbered: 0, faults: Faults::default() };
+        let state = State {
+            scripts,
+            connections: BTreeMap::new(),
+            numbered: 0,
+            faults: Faults::default(),
+            tracking: Tracking::default(),
+            next_expiry: 0,
+            taken_away: BTreeMap::new(),
+            free: LOCKS.iter().map(|name| (*name, Free { since: Some(0), last: (0, 0) })).collect(),
+        };
         Arc::new(Self(Mutex::new(state)))
     }
 
@@ -69,6 +78,16 @@ impl Server {
         self.0.lock().scripts.plant(right, wrong);
     }
 
+    /// When this owner's hold was taken away by somebody else.
+    pub fn taken_away(&self, owner: &str) -> Option<Nanos> {
+        self.0.lock().taken_away.get(owner).copied()
+    }
+
+    /// When a lock was free.
+    pub fn free(&self, name: &str) -> Option<Free> {
+        self.0.lock().free.get(name).copied()
+    }
+
     /// All names in Redis.
     pub fn names(&self, world: &World) -> Vec<String> {
         self.with_data(world, Data::names)
@@ -77,7 +96,7 @@ impl Server {
     pub fn with_data<T>(&self, world: &World, work: impl FnOnce(&mut Data) -> T) -> T {
         let state = self.0.lock();
         let mut data = state.scripts.data().lock();
-        data.now = clock(world);
+        data.now = clock(world, state.faults);
         work(&mut data)
     }
 
@@ -103,7 +122,7 @@ impl Server {
             let Some(request) = connection.requests.pop_front() else { break };
             if happens(faults.cut_before) {
                 world.tell(format_args!("server: connection {number} is cut before {}", shown(&request)));
-                state.connections.remove(&number);
+                state.remove(number);
                 return;
             }
             if happens(faults.forgets) {
@@ -113,19 +132,27 @@ impl Server {
                 world.tell("server: restarts");
                 state.scripts.forget();
                 state.connections.clear();
+                state.tracking = Tracking::default();
                 return;
+            }
+            if happens(faults.deletes) {
+                state.delete(self, world, LOCKS[usize::try_from(world.below(LOCKS.len() as u64)).unwrap_or(0)]);
             }
             if happens(faults.stops) {
                 let (process, time) = (1 + world.below(3), Duration::from_millis(100 + world.below(60_000)));
                 world.tell(format_args!("process {process} is stopped for {time:?}"));
                 world.stop(usize::try_from(process).unwrap_or(0), time);
             }
+            let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
+            let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("server: {number}: {} -> {reply:?}", shown(&request)));
-            state.spread(self, world);
+            let after = forced.map_or(vec![], |key| state.scripts.data().lock().owners(&key));
+            state.take_away(world, before.into_iter().filter(|owner| !after.contains(owner)));
+            state.spread(self, world, Some((number, &request)));
             if happens(faults.cut_after) {
                 world.tell(format_args!("server: connection {number} is cut before the answer"));
-                state.connections.remove(&number);
+                state.remove(number);
                 return;
             }
             for reply in reply {
@@ -133,7 +160,7 @@ impl Server {
             }
         }
         if is_over && state.connections.get(&number).is_some_and(|connection| connection.requests.is_empty()) {
-            state.connections.remove(&number);
+            state.remove(number);
         }
     }
 
@@ -171,13 +198,50 @@ impl Network for OneServer {
 }
 
 impl State {
+    /// Somebody deletes a key.
+    fn delete(&mut self, server: &Arc<Server>, world: &Arc<World>, name: &str) {
+        let owners = self.scripts.data().lock().owners(name.as_bytes());
+        world.tell(format_args!("somebody deletes {name:?}, held by {owners:?}"));
+        self.take_away(world, owners.into_iter());
+        let _ = self.run(world, &[b"DEL".to_vec(), name.as_bytes().to_vec()]);
+        self.spread(server, world, None);
+    }
+
+    /// Ends a connection. Returns whether it was there.
+    fn remove(&mut self, number: u64) -> bool {
+        self.tracking.end(number);
+        self.connections.remove(&number).is_some()
+    }
+
+    fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {
+        self.taken_away.extend(owners.map(|owner| (owner, world.now())));
+    }
+
+    /// Notes which locks are free by now.
+    fn look_at_locks(&mut self, world: &World) {
+        let (data, now) = (self.scripts.data().lock(), world.now());
+        for (name, free) in &mut self.free {
+            match (data.has(name.as_bytes()), free.since) {
+                (false, None) => free.since = Some(now),
+                (true, Some(since)) => *free = Free { since: None, last: (since, now) },
+                _ => {}
+            }
+        }
+    }
+
+    fn run(&mut self, world: &World, request: &[Vec<u8>]) -> Reply {
+        let mut data = self.scripts.data().lock();
+        data.now = clock(world, self.faults);
+        data.run(request)
+    }
+
     fn answer(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Vec<Reply> {
         let words: Vec<String> =
             request.iter().take(2).map(|word| String::from_utf8_lossy(word).to_uppercase()).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let one = match words[..] {
             ["EVAL", ..] | ["EVALSHA", ..] => {
-                self.scripts.data().lock().now = clock(world);
+                self.scripts.data().lock().now = clock(world, self.faults);
                 self.scripts.run(words[0] == "EVAL", &request[1..])
             }
             ["HELLO", ..] => hello(number),
@@ -187,9 +251,17 @@ impl State {
             ["CLIENT", "KILL"] if self.faults.no_kill => Reply::error(NO_RIGHT),
             ["CLIENT", "KILL"] => {
                 let killed = String::from_utf8_lossy(&request[3]).parse().ok();
-                let is_there = killed.and_then(|killed: u64| self.connections.remove(&killed)).is_some();
+                let is_there = killed.is_some_and(|killed| self.remove(killed));
                 Reply::Int(is_there.into())
             }
+            ["CLIENT", "TRACKING"] if self.faults.no_tracking => Reply::error(NO_RIGHT),
+            ["CLIENT", "TRACKING"] => match String::from_utf8_lossy(&request[4]).parse() {
+                Ok(redirect) if self.connections.contains_key(&redirect) => {
+                    self.tracking.begin(number, redirect);
+                    Reply::Status("OK")
+                }
+                _ => Reply::error("ERR The client ID you want redirect to does not exist"),
+            },
             ["CLIENT", _] => Reply::error(NO_RIGHT),
             ["INFO", ..] => Reply::text("run_id:1\r\nuptime_in_seconds:1000\r\n"),
             ["SUBSCRIBE", ..] | ["UNSUBSCRIBE", ..] => {
@@ -199,11 +271,7 @@ impl State {
             ["PING"] if self.connections.get(&number).is_some_and(|connection| !connection.channels.is_empty()) => {
                 Reply::List(vec![Reply::text("pong"), Reply::text("")])
             }
-            _ => {
-                let mut data = self.scripts.data().lock();
-                data.now = clock(world);
-                data.run(request)
-            }
+            _ => self.run(world, request),
         };
         vec![one]
     }
@@ -223,9 +291,33 @@ impl State {
         channels.iter().map(each).collect()
     }
 
-    /// Sends what was published to all who listen.
-    fn spread(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let published = std::mem::take(&mut self.scripts.data().lock().published);
+    /// Sends what was published to all who listen, and what has changed to all who watch.
+    fn spread(&mut self, server: &Arc<Server>, world: &Arc<World>, by: Option<(u64, &[Vec<u8>])>) {
+        let mut data = self.scripts.data().lock();
+        let (published, touched) = (std::mem::take(&mut data.published), std::mem::take(&mut data.touched));
+        let next = data.expire();
+        drop(data);
+        self.look_at_locks(world);
+        for touch in touched {
+            let (told, key) = match touch {
+                Touch::Read => {
+                    if let Some((number, request)) = by {
+                        self.tracking.read(number, keys_of(request));
+                    }
+                    continue;
+                }
+                Touch::Changed(key) => (self.tracking.changed(&key, by.map(|(number, _)| number)), key),
+                Touch::Expired(key) => (self.tracking.changed(&key, None), key),
+            };
+            let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::List(vec![Reply::Bulk(key)])];
+            for number in told {
+                let listens = |connection: &Connection| connection.channels.contains(INVALIDATIONS.as_bytes());
+                if self.connections.get(&number).is_some_and(listens) {
+                    self.send_to(server, world, number, &Reply::List(message.to_vec()));
+                }
+            }
+        }
+        self.expire_in_time(server, world, next);
         for (channel, message) in published {
             let listeners = self.connections.iter().filter(|(_, connection)| connection.channels.contains(&channel));
             let listeners: Vec<u64> = listeners.map(|(number, _)| *number).collect();
@@ -234,6 +326,27 @@ impl State {
                 self.send_to(server, world, number, &heard);
             }
         }
+    }
+
+    /// The server removes expired keys without a request, too, and somewhat later.
+    fn expire_in_time(&mut self, server: &Arc<Server>, world: &Arc<World>, next: Option<i64>) {
+        let Some(next) = next else { return };
+        let wait = u64::try_from(next - clock(world, self.faults)).unwrap_or(0) + 1 + world.below(100);
+        let at = world.now() + wait * 1_000_000;
+        if self.next_expiry > world.now() && self.next_expiry <= at {
+            return;
+        }
+        self.next_expiry = at;
+        let server = Arc::clone(server);
+        world.at(Duration::from_millis(wait), move |world| {
+            let mut state = server.0.lock();
+            let now = clock(world, state.faults);
+            let mut data = state.scripts.data().lock();
+            data.now = now;
+            data.expire();
+            drop(data);
+            state.spread(&server, world, None);
+        });
     }
 
     /// What is sent over one connection arrives in order.
@@ -272,8 +385,16 @@ impl Connection {
 }
 
 /// The clock of the server, in milliseconds.
-fn clock(world: &World) -> i64 {
-    BEGAN * 1_000 + i64::try_from(world.now() / 1_000_000).unwrap_or(0)
+fn clock(world: &World, faults: Faults) -> i64 {
+    let passed = i64::try_from(world.now() / 1_000_000).unwrap_or(0);
+    BEGAN * 1_000 + passed + passed * faults.drift / 1_000_000
+}
+
+/// The keys of a request.
+fn keys_of(request: &[Vec<u8>]) -> &[Vec<u8>] {
+    let is_script = request[0].to_ascii_uppercase().starts_with(b"EVAL");
+    let count = || String::from_utf8_lossy(&request[2]).parse::<usize>().ok();
+    if is_script { count().map_or(&[], |count| &request[3..3 + count]) } else { request.get(1..2).unwrap_or_default() }
 }
 
 /// The time of a few bytes on their way: most of them fast.
@@ -295,4 +416,5 @@ fn shown(request: &[Vec<u8>]) -> String {
     words.join(" ")
 }
 
+const INVALIDATIONS: &str = "__redis__:invalidate";
 const NO_RIGHT: &str = "NOPERM this user has no permissions to run the command";

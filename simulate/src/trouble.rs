@@ -1,0 +1,121 @@
+//! What goes wrong in a story, and what users do in it: drawn by the seed.
+
+use lockson_world::World;
+
+/// What may go wrong, each once in so many requests; zero is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The connection ends before the request runs.
+    pub cut_before: u64,
+    /// The connection ends after the request ran and before its answer.
+    pub cut_after: u64,
+    /// The request runs seconds later, also when its client has given up by then.
+    pub late: u64,
+    /// The server forgets its scripts.
+    pub forgets: u64,
+    /// The server restarts with its data: all connections end, scripts are forgotten.
+    pub restarts: u64,
+    /// A process is stopped for up to a minute.
+    pub stops: u64,
+    /// The user may not kill connections.
+    pub no_kill: bool,
+    /// The user may not watch keys.
+    pub no_tracking: bool,
+    /// Somebody deletes a lock.
+    pub deletes: u64,
+    /// The clock of the server runs faster by so many millionths.
+    pub drift: i64,
+}
+
+impl Faults {
+    /// Whether each request is answered at once, and each message arrives.
+    pub fn leave_the_network_alone(&self) -> bool {
+        [self.cut_before, self.cut_after, self.late, self.restarts, self.stops] == [0; 5]
+    }
+
+    /// Draws the faults of a story.
+    pub fn draw(world: &World) -> Self {
+        // Some networks are quiet, so that the promises for those are seen, too.
+        let is_quiet = world.below(3) == 0;
+        let each = |is_of_network: bool| {
+            if world.below(2) == 0 || is_of_network && is_quiet { 0 } else { 10 + world.below(150) }
+        };
+        Self {
+            cut_before: each(true),
+            cut_after: each(true),
+            late: each(true),
+            forgets: each(false),
+            restarts: each(true) * 5,
+            stops: each(true) * 3,
+            no_kill: world.below(4) == 0,
+            no_tracking: world.below(4) == 0,
+            deletes: each(false),
+            // Less than the margin of leases.
+            drift: match world.below(3) {
+                0 => 0,
+                1 => i64::try_from(world.below(9_000)).unwrap_or(0),
+                _ => -i64::try_from(world.below(50_000)).unwrap_or(0),
+            },
+        }
+    }
+
+    /// Leaves out the faults of these names.
+    pub fn without(mut self, names: &[String]) -> Self {
+        for name in names {
+            match &**name {
+                "cut_before" => self.cut_before = 0,
+                "cut_after" => self.cut_after = 0,
+                "late" => self.late = 0,
+                "forgets" => self.forgets = 0,
+                "restarts" => self.restarts = 0,
+                "stops" => self.stops = 0,
+                "no_kill" => self.no_kill = false,
+                "no_tracking" => self.no_tracking = false,
+                "deletes" => self.deletes = 0,
+                "drift" => self.drift = 0,
+                _ => {}
+            }
+        }
+        self
+    }
+}
+
+/// The names of what goes wrong in a story, and of what users do.
+pub const TROUBLES: &[&str] = &[
+    "cut_before",
+    "cut_after",
+    "late",
+    "forgets",
+    "restarts",
+    "stops",
+    "no_kill",
+    "no_tracking",
+    "deletes",
+    "drift",
+    "force",
+    "close",
+    "cancel",
+];
+
+/// What users do beside taking locks, each once in so many acts; zero is never.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    pub force: u64,
+    pub close: u64,
+    pub cancel: u64,
+}
+
+impl Habits {
+    /// Draws the habits of a story.
+    pub fn draw(world: &World) -> Self {
+        let each = |often: u64| if world.below(3) > 0 { 0 } else { often };
+        Self { force: each(20), close: each(200), cancel: each(5) }
+    }
+
+    /// Leaves out the habits of these names.
+    pub fn without(self, names: &[String]) -> Self {
+        let kept = |name: &str, often: u64| if names.iter().any(|other| other == name) { 0 } else { often };
+        let Self { force, close, cancel } = self;
+        Self { force: kept("force", force), close: kept("close", close), cancel: kept("cancel", cancel) }
+    }
+}
