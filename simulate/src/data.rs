@@ -108,6 +108,17 @@ impl Data {
         }
     }
 
+    /// All owners of all locks.
+    pub fn all_owners(&self) -> Vec<String> {
+        let of_group = |key: &Vec<u8>| match self.keys.get(key).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => {
+                fields.iter().map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect()
+            }
+            _ => vec![],
+        };
+        self.keys.keys().flat_map(|key| [self.owners(key), of_group(key)].concat()).collect()
+    }
+
     pub fn has(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }

@@ -9,6 +9,7 @@ pub enum Reply {
     Status(&'static str),
     Error(String),
     List(Vec<Reply>),
+    NoList,
 }
 
 impl Reply {
@@ -35,6 +36,7 @@ impl Reply {
             }
             Self::Status(text) => out.extend(format!("+{text}\r\n").bytes()),
             Self::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
+            Self::NoList => out.extend(b"*-1\r\n"),
             Self::List(replies) => {
                 out.extend(format!("*{}\r\n", replies.len()).bytes());
                 replies.iter().for_each(|reply| reply.write(out));

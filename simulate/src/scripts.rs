@@ -140,7 +140,7 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
         Ok(Value::Table(table))
     };
     match reply {
-        Reply::Nil => Ok(Value::Boolean(false)),
+        Reply::Nil | Reply::NoList => Ok(Value::Boolean(false)),
         Reply::Int(number) => number.into_lua(lua),
         Reply::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
         Reply::Status(text) => table_of("ok", text.to_owned()),

@@ -135,6 +135,9 @@ impl Server {
                 state.tracking = Tracking::default();
                 return;
             }
+            if happens(faults.flushes) {
+                state.flush(self, world);
+            }
             if happens(faults.deletes) {
                 state.delete(self, world, LOCKS[usize::try_from(world.below(LOCKS.len() as u64)).unwrap_or(0)]);
             }
@@ -211,6 +214,29 @@ impl State {
     fn remove(&mut self, number: u64) -> bool {
         self.tracking.end(number);
         self.connections.remove(&number).is_some()
+    }
+
+    /// Somebody deletes all keys.
+    fn flush(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        world.tell("somebody deletes everything");
+        let mut data = self.scripts.data().lock();
+        let owners = data.all_owners();
+        data.clear();
+        drop(data);
+        self.take_away(world, owners.into_iter());
+        let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::NoList];
+        for number in self.tracking.flushed() {
+            self.tell(server, world, number, &message);
+        }
+        self.look_at_locks(world);
+    }
+
+    /// Sends a message about keys to the connection that gets them.
+    fn tell(&mut self, server: &Arc<Server>, world: &Arc<World>, number: u64, message: &[Reply]) {
+        let listens = |connection: &Connection| connection.channels.contains(INVALIDATIONS.as_bytes());
+        if self.connections.get(&number).is_some_and(listens) {
+            self.send_to(server, world, number, &Reply::List(message.to_vec()));
+        }
     }
 
     fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {
@@ -311,10 +337,7 @@ impl State {
             };
             let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::List(vec![Reply::Bulk(key)])];
             for number in told {
-                let listens = |connection: &Connection| connection.channels.contains(INVALIDATIONS.as_bytes());
-                if self.connections.get(&number).is_some_and(listens) {
-                    self.send_to(server, world, number, &Reply::List(message.to_vec()));
-                }
+                self.tell(server, world, number, &message);
             }
         }
         self.expire_in_time(server, world, next);

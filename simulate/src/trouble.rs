@@ -23,6 +23,8 @@ pub struct Faults {
     pub no_tracking: bool,
     /// Somebody deletes a lock.
     pub deletes: u64,
+    /// Somebody deletes everything.
+    pub flushes: u64,
     /// The clock of the server runs faster by so many millionths.
     pub drift: i64,
 }
@@ -50,6 +52,7 @@ impl Faults {
             no_kill: world.below(4) == 0,
             no_tracking: world.below(4) == 0,
             deletes: each(false),
+            flushes: each(false) * u64::from(world.below(3) == 0),
             // Less than the margin of leases.
             drift: match world.below(3) {
                 0 => 0,
@@ -72,6 +75,7 @@ impl Faults {
                 "no_kill" => self.no_kill = false,
                 "no_tracking" => self.no_tracking = false,
                 "deletes" => self.deletes = 0,
+                "flushes" => self.flushes = 0,
                 "drift" => self.drift = 0,
                 _ => {}
             }
@@ -91,6 +95,7 @@ pub const TROUBLES: &[&str] = &[
     "no_kill",
     "no_tracking",
     "deletes",
+    "flushes",
     "drift",
     "force",
     "close",
