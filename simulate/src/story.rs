@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockson::{Cancel, Client, Election, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore};
+use lockson::{
+    Cancel, Client, Election, ErrorKind, FencingToken, Hold, Lock, LockLost, Observer, PermitExpirableSemaphore,
+    Semaphore,
+};
 use lockson_world::system::thread;
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
@@ -32,13 +35,14 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             permits: AtomicU32::new(0),
             tokens: Mutex::default(),
             told: Mutex::default(),
+            eyes: (world.below(2) == 0).then(Arc::default),
             cancels: Mutex::default(),
             habits: Habits::draw(world).without(without),
             taken: Arc::clone(&taken),
             wanted,
             faults: Faults::draw(world).without(without),
         });
-        let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect()).collect();
+        let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect(scene.eyes.as_ref())).collect();
         clients[0].get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
         expiring(&clients[0]).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
@@ -76,7 +80,7 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         {
             world.fail(format_args!("of {PERMITS} permits there are {free:?}"));
         }
-        let last = connect();
+        let last = connect(None);
         match expiring(&last).try_acquire(PERMITS) {
             Ok(None) if scene.faults.flushes > 0 => {}
             Ok(Some(permits)) => permits.release().unwrap_or_else(|error| world.fail(error)),
@@ -93,6 +97,10 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             if told != u32::from(lost.is_some()) {
                 world.fail(format_args!("the loss {lost:?} of {} was told {told} times", hold.owner()));
             }
+            let seen = scene.eyes.as_ref().map(|eyes| eyes.0.lock().get(hold.owner()).copied().unwrap_or(0));
+            if seen.is_some_and(|seen| seen != told) && !hold.owner().is_empty() {
+                world.fail(format_args!("{seen:?} events tell the loss of {}, and {told} callbacks", hold.owner()));
+            }
         }
         let left: Vec<String> = server
             .names(world)
@@ -106,8 +114,20 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
     (report, taken.load(Ordering::Relaxed))
 }
 
-fn connect() -> Client {
-    Client::connect("redis://127.0.0.1:6379").expect("no faults so far")
+fn connect(eyes: Option<&Arc<Eyes>>) -> Client {
+    let builder = Client::builder("redis://127.0.0.1:6379");
+    let builder = eyes.map_or(builder.clone(), |eyes| builder.observer(Arc::clone(eyes)));
+    builder.connect().expect("no faults so far")
+}
+
+/// How often the loss of each owner was told by an event.
+#[derive(Debug, Default)]
+struct Eyes(Mutex<BTreeMap<String, u32>>);
+
+impl Observer for Eyes {
+    fn lost(&self, event: &LockLost) {
+        *self.0.lock().entry(event.owner().to_owned()).or_default() += 1;
+    }
 }
 
 struct Scene {
@@ -120,6 +140,7 @@ struct Scene {
     tokens: Mutex<BTreeMap<String, u64>>,
     /// How often the loss of each hold was told.
     told: Mutex<Vec<(Hold, Arc<AtomicU32>)>>,
+    eyes: Option<Arc<Eyes>>,
     /// The waits that may be cancelled.
     cancels: Mutex<Vec<Cancel>>,
     habits: Habits,
