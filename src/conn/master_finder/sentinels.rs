@@ -298,7 +298,7 @@ mod tests {
         let sentinels = urls.into_iter().map(address).collect();
         let service = Service { name: "main".into(), sentinels, master: address("redis://127.0.0.1:4".into()) };
         let dialer = |number, address| Dialer::new(number, address, None, "test".into());
-        Sentinels::new(service, Limit::of(Duration::from_millis(100)), Arc::new(dialer))
+        Sentinels::new(service, Limit::of(Duration::from_secs(2)), Arc::new(dialer))
     }
 
     /// Passes one connection on to this server from the moment when `begin` says so.
