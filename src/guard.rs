@@ -50,11 +50,19 @@ use crate::token::FencingToken;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[must_use = "a guard that is dropped at once gives the lock back at once; bind it: `let _guard = ...`"]
-pub struct Guard<T = ()> {
+pub struct Guard<T = (), On = ItsThread> {
     inner: Inner,
     carried: T,
-    thread_bound: PhantomData<dyn StaysOnItsThreadUnlessTakenByOwned>,
+    on: PhantomData<On>,
 }
+
+/// The guards of a [`Lock`](crate::Lock) stay on the thread that took the lock; see [`Guard`].
+#[derive(Debug)]
+pub struct ItsThread(PhantomData<dyn StaysOnItsThreadUnlessTakenByOwned>);
+
+/// The guards of an [`OwnedLock`](crate::OwnedLock) may move to any thread; see [`OwnedGuard`].
+#[derive(Debug)]
+pub struct AnyThread;
 
 /// Prevents `Send` for a guard: the lock belongs to the thread, so the guard stays there.
 ///
@@ -65,7 +73,7 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 ///
 /// An owned lock cannot be re-entered: every take through an [`OwnedLock`](crate::OwnedLock) has an owner of its own,
 /// and a second take waits for the first. A leaked owned guard is renewed until the client is closed, because it
-/// belongs to no thread; [`with_max_hold`](crate::OwnedLock::with_max_hold) bounds that. Otherwise as a [`Guard`].
+/// belongs to no thread; [`with_max_hold`](crate::Lock::with_max_hold) bounds that. Otherwise as any [`Guard`].
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -76,11 +84,7 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[must_use = "a guard that is dropped at once gives the lock back at once; bind it: `let _guard = ...`"]
-pub struct OwnedGuard<T = ()> {
-    inner: Inner,
-    carried: T,
-}
+pub type OwnedGuard<T = ()> = Guard<T, AnyThread>;
 
 struct Inner {
     hold: Hold,
@@ -88,10 +92,10 @@ struct Inner {
     numbers: GuardNumbers,
 }
 
-impl<T> Guard<T> {
+impl<T, On> Guard<T, On> {
     pub(crate) fn new(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
         let (inner, carried) = Inner::carrying(taken, carried)?;
-        Ok(Self { inner, carried, thread_bound: PhantomData })
+        Ok(Self { inner, carried, on: PhantomData })
     }
 
     /// Releases the lock, and returns the outcome.
@@ -131,6 +135,86 @@ impl<T> Guard<T> {
         self.inner.keep_until_expiry();
     }
 
+    /// Runs `work` under the lock, then releases the lock. Returns the result of `work` in any case, and beside it
+    /// whether the lock was held to the end of `work`.
+    ///
+    /// [`Lock::run`](crate::Lock::run) returns one of both, so its error stands for a result that is dropped.
+    ///
+    /// ```no_run
+    /// # fn pay() -> u32 { 7 }
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let (receipt, protected) = client.get_lock("lock:orders:42").lock()?.run(|_| pay());
+    /// println!("receipt {receipt}");
+    /// protected?; // `Lost`: another holder may have paid meanwhile
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Lost` beside the result, if the lock was lost before the end of `work`. As with `Lock::run`, a release
+    /// that fails after protected work is no error.
+    pub fn run<R>(self, work: impl FnOnce(&Self) -> R) -> (R, Result<()>) {
+        let outcome = work(&self);
+        (outcome, self.end_protected_work())
+    }
+
+    /// Releases the lock after protected work: only a hold that ended before the work is an error.
+    pub(crate) fn end_protected_work(self) -> Result<()> {
+        self.inner.end_protected_work()
+    }
+
+    /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive
+    /// the guard.
+    pub fn hold(&self) -> &Hold {
+        &self.inner.hold
+    }
+
+    /// Returns whether the lock is held; see [`Hold::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.inner.hold.is_held()
+    }
+
+    /// Returns the time until the hold expires if it is not renewed; see [`Hold::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.inner.hold.remaining()
+    }
+
+    /// Returns the loss of the hold, if the hold was lost; see [`Hold::lost`].
+    pub fn lost(&self) -> Option<Loss> {
+        self.inner.hold.lost()
+    }
+
+    /// Waits until the lock is lost, for at most `limit`; see [`Hold::wait_lost`].
+    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
+        self.inner.hold.wait_lost(limit)
+    }
+
+    /// Runs `callback` once when the lock is lost; see [`Hold::on_lost`].
+    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
+        self.inner.hold.on_lost(callback);
+    }
+
+    /// Raises the time to live of the lock to at least `duration` from now; see [`Hold::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::extend`].
+    pub fn extend(&self, duration: Duration) -> Result<()> {
+        self.inner.hold.extend(duration)
+    }
+
+    /// Returns the name of the lock; see [`Hold::name`].
+    pub fn name(&self) -> &str {
+        self.inner.hold.name()
+    }
+
+    /// Returns the owner id, as stored in Redis; see [`Hold::owner`].
+    pub fn owner(&self) -> &str {
+        self.inner.hold.owner()
+    }
+}
+
+impl<T> Guard<T> {
     /// Leaves the release to [`Lock::unlock`](crate::Lock::unlock) on the same thread, for code that locks and
     /// unlocks in different places. After a loss this thread cannot take the lock again until a call of `unlock` has
     /// reported the loss.
@@ -156,143 +240,19 @@ impl<T> Guard<T> {
     }
 }
 
-impl<T> OwnedGuard<T> {
-    pub(crate) fn new(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
-        let (inner, carried) = Inner::carrying(taken, carried)?;
-        Ok(Self { inner, carried })
-    }
-
-    /// Releases the lock, and returns the outcome; see [`Guard::unlock`].
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("import").owned().lock()?;
-    /// std::thread::spawn(move || guard.unlock());
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::unlock`].
-    pub fn unlock(self) -> Result<()> {
-        self.inner.unlock()
-    }
-
-    /// Drops the guard and lets the lock expire; see [`Guard::keep_until_expiry`].
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("mail:42").with_lease(Duration::from_secs(60)).owned().lock()?;
-    /// std::thread::spawn(move || guard.keep_until_expiry());
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn keep_until_expiry(self) {
-        self.inner.keep_until_expiry();
+impl<On> Guard<FencingToken, On> {
+    /// Returns the fencing token of the grant, for the store; see [`Hold::token`]. A re-entry does not change the
+    /// token.
+    pub fn token(&self) -> FencingToken {
+        self.carried
     }
 }
 
-/// The methods that a guard forwards to its hold.
-macro_rules! answer_as_the_hold {
-    ($guard:ident) => {
-        impl<T> fmt::Debug for $guard<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_tuple(stringify!($guard)).field(&self.inner.hold).finish()
-            }
-        }
-
-        impl<T> $guard<T> {
-            /// Runs `work` under the lock, then releases the lock. Returns the result of `work` in any case, and beside it
-            /// whether the lock was held to the end of `work`.
-            ///
-            /// [`Lock::run`](crate::Lock::run) returns one of both, so its error stands for a result that is dropped.
-            ///
-            /// ```no_run
-            /// # fn pay() -> u32 { 7 }
-            /// # let client = lockson::Client::connect("redis://localhost")?;
-            /// let (receipt, protected) = client.get_lock("lock:orders:42").lock()?.run(|_| pay());
-            /// println!("receipt {receipt}");
-            /// protected?; // `Lost`: another holder may have paid meanwhile
-            /// # Ok::<(), lockson::Error>(())
-            /// ```
-            ///
-            /// # Errors
-            ///
-            /// `Lost` beside the result, if the lock was lost before the end of `work`. As with `Lock::run`, a release
-            /// that fails after protected work is no error.
-            pub fn run<R>(self, work: impl FnOnce(&Self) -> R) -> (R, Result<()>) {
-                let outcome = work(&self);
-                (outcome, self.end_protected_work())
-            }
-
-            /// Releases the lock after protected work: only a hold that ended before the work is an error.
-            pub(crate) fn end_protected_work(self) -> Result<()> {
-                self.inner.end_protected_work()
-            }
-
-            /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive
-            /// the guard.
-            pub fn hold(&self) -> &Hold {
-                &self.inner.hold
-            }
-
-            /// Returns whether the lock is held; see [`Hold::is_held`].
-            pub fn is_held(&self) -> bool {
-                self.inner.hold.is_held()
-            }
-
-            /// Returns the time until the hold expires if it is not renewed; see [`Hold::remaining`].
-            pub fn remaining(&self) -> Duration {
-                self.inner.hold.remaining()
-            }
-
-            /// Returns the loss of the hold, if the hold was lost; see [`Hold::lost`].
-            pub fn lost(&self) -> Option<Loss> {
-                self.inner.hold.lost()
-            }
-
-            /// Waits until the lock is lost, for at most `limit`; see [`Hold::wait_lost`].
-            pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
-                self.inner.hold.wait_lost(limit)
-            }
-
-            /// Runs `callback` once when the lock is lost; see [`Hold::on_lost`].
-            pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-                self.inner.hold.on_lost(callback);
-            }
-
-            /// Raises the time to live of the lock to at least `duration` from now; see [`Hold::extend`].
-            ///
-            /// # Errors
-            ///
-            /// As [`Hold::extend`].
-            pub fn extend(&self, duration: Duration) -> Result<()> {
-                self.inner.hold.extend(duration)
-            }
-
-            /// Returns the name of the lock; see [`Hold::name`].
-            pub fn name(&self) -> &str {
-                self.inner.hold.name()
-            }
-
-            /// Returns the owner id, as stored in Redis; see [`Hold::owner`].
-            pub fn owner(&self) -> &str {
-                self.inner.hold.owner()
-            }
-        }
-
-        impl $guard<FencingToken> {
-            /// Returns the fencing token of the grant, for the store; see [`Hold::token`]. A re-entry does not change
-            /// the token.
-            pub fn token(&self) -> FencingToken {
-                self.carried
-            }
-        }
-    };
+impl<T, On> fmt::Debug for Guard<T, On> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&self.inner.hold).finish()
+    }
 }
-
-answer_as_the_hold!(Guard);
-answer_as_the_hold!(OwnedGuard);
 
 impl Inner {
     /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.

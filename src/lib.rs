@@ -173,7 +173,7 @@ pub use event::{
     LockReleased, LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded,
     WaitGivenUp, WaitLasts, WaitStarted,
 };
-pub use guard::{Guard, OwnedGuard};
+pub use guard::{AnyThread, Guard, ItsThread, OwnedGuard};
 pub use hold::Hold;
 pub use inspection::{ClientConnection, InspectedHolder, InspectedWaiter, Inspection};
 pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReleaseBy, TokenOptions};

@@ -1,11 +1,11 @@
 //! The handle of every lock except the read-write pair: takes, queries and force-releases a lock.
 
 mod one;
-mod owned;
 mod read_write;
 mod several;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::durability::Durability;
 use crate::engine::several::{Form, Members, Multi, SingleLock};
 use crate::engine::{Handle, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{Guard, OwnedGuard};
+use crate::guard::{AnyThread, Guard, ItsThread, OwnedGuard};
 use crate::hold::{Hold, Taken};
 use crate::kinds::Kind;
 use crate::listing::{LockKind, record};
@@ -24,7 +24,6 @@ use crate::owner::OwnerId;
 use crate::script::Side;
 use crate::time::Instant;
 use crate::token::FencingToken;
-pub use owned::OwnedLock;
 pub use read_write::ReadWriteLock;
 
 /// A lock by its name. Making a handle does no I/O and cannot fail.
@@ -56,12 +55,26 @@ pub use read_write::ReadWriteLock;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[must_use = "a handle does nothing until it is locked"]
-pub struct Lock<T = ()> {
+pub struct Lock<T = (), On = ItsThread> {
     locks: Locks,
     modifiers: Modifiers,
     /// Reads the part of a grant for the guard.
     carried: fn(&Hold) -> Option<T>,
+    on: PhantomData<fn() -> On>,
 }
+
+/// The lock with guards that may move between threads; every take has an owner of its own.
+///
+/// ```no_run
+/// # let client = lockson::Client::connect("redis://localhost")?;
+/// let guard = client.get_lock("import").owned().lock()?;
+/// std::thread::spawn(move || {
+///     // ... the work, on another thread ...
+///     guard.unlock()
+/// });
+/// # Ok::<(), lockson::Error>(())
+/// ```
+pub type OwnedLock<T = ()> = Lock<T, AnyThread>;
 
 /// What a handle takes.
 #[derive(Clone)]
@@ -159,9 +172,109 @@ impl<T> Lock<T> {
     }
 
     fn of(locks: Locks, carried: fn(&Hold) -> Option<T>) -> Self {
-        Self { locks, modifiers: Modifiers::default(), carried }
+        Self { locks, modifiers: Modifiers::default(), carried, on: PhantomData }
     }
 
+    /// Returns the same lock with guards that may move between threads.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let guard = client.get_lock("import").owned().lock()?;
+    /// std::thread::spawn(move || guard.unlock());
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn owned(&self) -> OwnedLock<T> {
+        self.copied(Modifiers { owned: true, ..self.modifiers.clone() }, self.carried)
+    }
+
+    /// Takes the lock for `interval` if it is free, and lets the lock expire.
+    ///
+    /// A frequency gate: of all threads and machines that use the same name, one gets `true` in each interval. The
+    /// interval starts at the grant, and ends early if the lease ends early.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if client.get_lock("send-report").once_per(Duration::from_secs(3_600))? {
+    ///     // ... at most once an hour, on whatever machine ...
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
+    /// owners may hold, and for a handle with a lease or a limit of its own.
+    pub fn once_per(&self, interval: Duration) -> Result<bool> {
+        if self.singles()?.iter().any(|lock| lock.kind.side() == Side::Shared) {
+            return self.meaningless("a read lock lets everybody in; use the write lock");
+        }
+        if self.modifiers.lease.or(self.modifiers.max_hold).is_some() {
+            return self
+                .meaningless("once_per() keeps the lock for its interval; leave with_lease() and with_max_hold() out");
+        }
+        // An owned take: no thread may re-enter the interval.
+        let guard = self.with_lease(interval).owned().try_lock()?;
+        Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
+    }
+
+    /// Releases the newest hold of this thread that was left to this method by
+    /// [`Guard::leave_to_unlock`](crate::Guard::leave_to_unlock).
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// lock.lock()?.leave_to_unlock();
+    /// // ... somewhere else, on the same thread ...
+    /// lock.unlock()?;
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
+    /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
+    pub fn unlock(&self) -> Result<()> {
+        match &self.locks {
+            Locks::One(one) => one.unlock(),
+            Locks::Several(members) => members.unlock(),
+            Locks::Impossible(_, error) => Err(error.clone()),
+        }
+    }
+
+    /// Returns whether this thread holds the lock, as far as this process knows. No I/O.
+    ///
+    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
+    ///
+    /// ```no_run
+    /// # fn deposit(account: &lockson::Lock) {
+    /// assert!(account.is_held_by_current_thread(), "call this under the lock");
+    /// # }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn is_held_by_current_thread(&self) -> bool {
+        self.hold_count() > 0
+    }
+
+    /// Returns the hold count of this thread; zero without a hold. No I/O.
+    ///
+    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// let lock = client.get_lock("stock:42");
+    /// let (outer, inner) = (lock.lock()?, lock.lock()?);
+    /// assert_eq!(lock.hold_count(), 2);
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    pub fn hold_count(&self) -> u64 {
+        let mut counts: Vec<u64> = self.singles().into_iter().flatten().map(SingleLock::hold_count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts.get(self.needed() - 1).copied().unwrap_or(0)
+    }
+}
+
+impl<T, On> Lock<T, On> {
     /// Returns a handle that takes the lock for `lease` and never renews it. 1 ms to 365 days.
     ///
     /// A grant whose lease ends before its reply arrives does not count: with a lease shorter than a request takes,
@@ -239,18 +352,6 @@ impl<T> Lock<T> {
         self.with(Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() })
     }
 
-    /// Returns the same lock with guards that may move between threads.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let guard = client.get_lock("import").owned().lock()?;
-    /// std::thread::spawn(move || guard.unlock());
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn owned(&self) -> OwnedLock<T> {
-        OwnedLock::new(self.with(Modifiers { owned: true, ..self.modifiers.clone() }))
-    }
-
     /// Returns the name of the lock, with the [prefix](crate::ClientBuilder::name_prefix) of the client. `get_lock` and
     /// its kin add the prefix, so give them the name without the prefix.
     ///
@@ -286,7 +387,7 @@ impl<T> Lock<T> {
     /// thread held the lock and lost it. `Quorum` for a [red lock](crate::RedLock) without a majority; `NotDurable` for
     /// a [`Durability`] that is not reached, `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`,
     /// `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
-    pub fn lock(&self) -> Result<Guard<T>> {
+    pub fn lock(&self) -> Result<Guard<T, On>> {
         self.take_for_ever().and_then(|grant| Guard::new(grant, self.carried))
     }
 
@@ -307,7 +408,7 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock), but an unreachable server fails the call at once.
-    pub fn try_lock(&self) -> Result<Option<Guard<T>>> {
+    pub fn try_lock(&self) -> Result<Option<Guard<T, On>>> {
         self.take(Wait::Not)?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
@@ -333,7 +434,7 @@ impl<T> Lock<T> {
     ///
     /// As [`lock`](Self::lock), but an unreachable server is tried again until the wait is over, however long the
     /// wait (`Duration::MAX` excepted).
-    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T>>> {
+    pub fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard<T, On>>> {
         self.take(Wait::within(wait))?.map(|grant| Guard::new(grant, self.carried)).transpose()
     }
 
@@ -364,7 +465,7 @@ impl<T> Lock<T> {
     ///
     /// Work that was protected to its end is never an error, whatever the outcome of the release: a failed release is
     /// cleaned up in the background and reported by [`Observer::release_failed`](crate::Observer::release_failed).
-    pub fn run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<R> {
+    pub fn run<R>(&self, work: impl FnOnce(&Guard<T, On>) -> R) -> Result<R> {
         protected(self.lock()?.run(work))
     }
 
@@ -382,7 +483,7 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// As [`try_lock`](Self::try_lock), and `Lost` as with [`run`](Self::run).
-    pub fn try_run<R>(&self, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
+    pub fn try_run<R>(&self, work: impl FnOnce(&Guard<T, On>) -> R) -> Result<Option<R>> {
         self.try_lock()?.map(|guard| protected(guard.run(work))).transpose()
     }
 
@@ -401,63 +502,8 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// As [`try_lock_for`](Self::try_lock_for), and `Lost` as with [`run`](Self::run).
-    pub fn try_run_for<R>(&self, wait: Duration, work: impl FnOnce(&Guard<T>) -> R) -> Result<Option<R>> {
+    pub fn try_run_for<R>(&self, wait: Duration, work: impl FnOnce(&Guard<T, On>) -> R) -> Result<Option<R>> {
         self.try_lock_for(wait)?.map(|guard| protected(guard.run(work))).transpose()
-    }
-
-    /// Takes the lock for `interval` if it is free, and lets the lock expire.
-    ///
-    /// A frequency gate: of all threads and machines that use the same name, one gets `true` in each interval. The
-    /// interval starts at the grant, and ends early if the lease ends early.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if client.get_lock("send-report").once_per(Duration::from_secs(3_600))? {
-    ///     // ... at most once an hour, on whatever machine ...
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`try_lock`](Self::try_lock); the interval must be a possible lease. `BadInput` for a read lock, which many
-    /// owners may hold, and for a handle with a lease or a limit of its own.
-    pub fn once_per(&self, interval: Duration) -> Result<bool> {
-        if self.singles()?.iter().any(|lock| lock.kind.side() == Side::Shared) {
-            return self.meaningless("a read lock lets everybody in; use the write lock");
-        }
-        if self.modifiers.lease.or(self.modifiers.max_hold).is_some() {
-            return self
-                .meaningless("once_per() keeps the lock for its interval; leave with_lease() and with_max_hold() out");
-        }
-        // An owned take: no thread may re-enter the interval.
-        let guard = self.with_lease(interval).owned().try_lock()?;
-        Ok(guard.map(OwnedGuard::keep_until_expiry).is_some())
-    }
-
-    /// Releases the newest hold of this thread that was left to this method by
-    /// [`Guard::leave_to_unlock`](crate::Guard::leave_to_unlock).
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("stock:42");
-    /// lock.lock()?.leave_to_unlock();
-    /// // ... somewhere else, on the same thread ...
-    /// lock.unlock()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
-    /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
-    pub fn unlock(&self) -> Result<()> {
-        match &self.locks {
-            Locks::One(one) => one.unlock(),
-            Locks::Several(members) => members.unlock(),
-            Locks::Impossible(_, error) => Err(error.clone()),
-        }
     }
 
     /// Releases the lock of whatever owner, and wakes waiters. Returns whether the lock was held.
@@ -540,37 +586,6 @@ impl<T> Lock<T> {
         Error::unless_enough(self.name(), (all, needed), failures).map(|()| false)
     }
 
-    /// Returns whether this thread holds the lock, as far as this process knows. No I/O.
-    ///
-    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
-    ///
-    /// ```no_run
-    /// # fn deposit(account: &lockson::Lock) {
-    /// assert!(account.is_held_by_current_thread(), "call this under the lock");
-    /// # }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn is_held_by_current_thread(&self) -> bool {
-        self.hold_count() > 0
-    }
-
-    /// Returns the hold count of this thread; zero without a hold. No I/O.
-    ///
-    /// The hold of an [`OwnedGuard`] belongs to no thread and does not count.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let lock = client.get_lock("stock:42");
-    /// let (outer, inner) = (lock.lock()?, lock.lock()?);
-    /// assert_eq!(lock.hold_count(), 2);
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn hold_count(&self) -> u64 {
-        let mut counts: Vec<u64> = self.singles().into_iter().flatten().map(SingleLock::hold_count).collect();
-        counts.sort_unstable_by(|one, other| other.cmp(one));
-        counts.get(self.needed() - 1).copied().unwrap_or(0)
-    }
-
     /// Asks Redis for the time to live of the lock.
     ///
     /// `None` for a free lock, [`Duration::MAX`] for a lock whose expiry another client removed. Both sides of a
@@ -611,14 +626,14 @@ impl<T> Lock<T> {
         Ok(holder.map(|(owner, hold_count)| Holder { owner, hold_count }))
     }
 
-    /// Copies the handle with another part beside the lock.
-    fn recarrying<U>(&self, carried: fn(&Hold) -> Option<U>) -> Lock<U> {
-        Lock { locks: self.locks.clone(), modifiers: self.modifiers.clone(), carried }
+    /// The lock with these modifiers, and with guards of another type.
+    fn copied<U, To>(&self, modifiers: Modifiers, carried: fn(&Hold) -> Option<U>) -> Lock<U, To> {
+        Lock { locks: self.locks.clone(), modifiers, carried, on: PhantomData }
     }
 
     /// The lock with these modifiers in place of its own.
     pub(crate) fn with(&self, modifiers: Modifiers) -> Self {
-        Self { locks: self.locks.clone(), modifiers, carried: self.carried }
+        self.copied(modifiers, self.carried)
     }
 
     fn singles(&self) -> Result<&[SingleLock]> {
@@ -698,21 +713,21 @@ fn protected<R>((outcome, ended): (R, Result<()>)) -> Result<R> {
 impl From<Lock<FencingToken>> for Lock {
     /// Makes a lock whose guards carry no token; [`Hold::token`] still tells the token of a grant.
     fn from(lock: Lock<FencingToken>) -> Self {
-        lock.recarrying(|_| Some(()))
+        lock.copied(lock.modifiers.clone(), |_| Some(()))
     }
 }
 
 /// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
-impl<T> UnwindSafe for Lock<T> {}
-impl<T> RefUnwindSafe for Lock<T> {}
+impl<T, On> UnwindSafe for Lock<T, On> {}
+impl<T, On> RefUnwindSafe for Lock<T, On> {}
 
-impl<T> Clone for Lock<T> {
+impl<T, On> Clone for Lock<T, On> {
     fn clone(&self) -> Self {
-        self.recarrying(self.carried)
+        self.with(self.modifiers.clone())
     }
 }
 
-impl<T> fmt::Debug for Lock<T> {
+impl<T, On> fmt::Debug for Lock<T, On> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind: Option<LockKind> = match &self.locks {
             Locks::One(one) => Some(one.kind.label(one.kind.side())),
