@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 ///
 /// Without this setting a lock counts when its server has granted it. A fail-over to a replica that lacks the grant
 /// gives the lock to another client, and both believe that they hold it. With this setting the client waits for the
-/// replicas after each grant, each re-entry, each [`extend`](crate::Guard::extend) and each renewal, by `WAIT` or
+/// replicas after each grant, each re-entry, each [`extend`](crate::Hold::extend) and each renewal, by `WAIT` or
 /// `WAITAOF` of Redis. A grant that does not reach them in time is given back, and the call fails with
 /// [`ErrorKind::NotDurable`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off
 /// with an old master loses its lock before the lock expires at the replicas.

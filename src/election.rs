@@ -1,12 +1,13 @@
 //! Leader election: candidates, the leadership of the elected one, and what others see of it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::{Handle, Inquiry, Modifiers, Verdict};
-use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
 use crate::kinds::leader::{self, Elected, LeaderLock, Reading};
@@ -65,7 +66,8 @@ pub struct Candidate {
 /// The leadership of this process; dropping it resigns.
 ///
 /// The leadership is renewed until then. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout);
-/// where the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread.
+/// where the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread. It answers as its
+/// [`Hold`]: [`lost`](Hold::lost), [`wait_lost`](Hold::wait_lost) and [`on_lost`](Hold::on_lost) tell of its end.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -318,7 +320,7 @@ impl Candidate {
 
     /// Campaigns, runs `work` as the leader, resigns, and returns what `work` returned: a job on one machine at a time.
     ///
-    /// `work` has to return once [`lost`](Leadership::lost) tells a loss; then the candidate campaigns again, and `work`
+    /// `work` has to return once [`lost`](Hold::lost) tells a loss; then the candidate campaigns again, and `work`
     /// runs again in its next term. So the outcome is that of a term that lasted to the end of `work`; those before are
     /// dropped. A [`Cancel`] and [`Client::stop_waiting`](crate::Client::stop_waiting) end the campaigns, not the work.
     /// A panic of `work` resigns, too.
@@ -406,21 +408,6 @@ impl Leadership {
         self.guard.hold()
     }
 
-    /// Returns the loss of the leadership, if it was lost; see [`Hold::lost`].
-    pub fn lost(&self) -> Option<Loss> {
-        self.guard.lost()
-    }
-
-    /// Waits until the leadership is lost, for at most `limit`; see [`Hold::wait_lost`].
-    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
-        self.guard.wait_lost(limit)
-    }
-
-    /// Runs `callback` once when the leadership is lost; see [`Hold::on_lost`].
-    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        self.guard.on_lost(callback);
-    }
-
     /// Ends the leadership, and returns the outcome.
     ///
     /// Takes at most [`command_timeout`](crate::ClientBuilder::command_timeout).
@@ -440,6 +427,14 @@ impl Leadership {
     /// As [`Guard::unlock`](crate::Guard::unlock).
     pub fn resign(self) -> Result<()> {
         self.guard.unlock()
+    }
+}
+
+impl Deref for Leadership {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        self.guard.hold()
     }
 }
 

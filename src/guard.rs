@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::several::Members;
 use crate::engine::several::giving_back::{Held, release_at_once};
-use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::ReleaseFailed;
 use crate::hold::{GuardNumbers, Hold, One, Taken};
 use crate::state::ledger::GuardNumber;
@@ -17,7 +18,8 @@ use crate::token::FencingToken;
 /// A lock held by the thread that took it; dropping the guard releases the lock.
 ///
 /// A lease can end early: the server may restart, an operator may delete the key, or Redis may be unreachable for
-/// longer than the time to live. Call [`is_held`](Self::is_held) before a step that must not happen twice.
+/// longer than the time to live. A guard answers as its [`Hold`]: call [`is_held`](Hold::is_held) before a step that must
+/// not happen twice.
 ///
 /// A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout); a release that takes longer goes on in
 /// the background, and its failure is reported to the [`Observer`](crate::Observer). Where the outcome matters, call
@@ -51,7 +53,9 @@ use crate::token::FencingToken;
 /// ```
 #[must_use = "a guard that is dropped at once gives the lock back at once; bind it: `let _guard = ...`"]
 pub struct Guard<T = (), On = ItsThread> {
-    inner: Inner,
+    hold: Hold,
+    /// One for each lock of the hold; empty once the guard was released.
+    numbers: GuardNumbers,
     carried: T,
     on: PhantomData<On>,
 }
@@ -86,16 +90,16 @@ trait StaysOnItsThreadUnlessTakenByOwned: Sync + Unpin + UnwindSafe + RefUnwindS
 /// ```
 pub type OwnedGuard<T = ()> = Guard<T, AnyThread>;
 
-struct Inner {
-    hold: Hold,
-    /// One for each lock of the hold; empty once the guard was released.
-    numbers: GuardNumbers,
-}
-
 impl<T, On> Guard<T, On> {
-    pub(crate) fn new(taken: Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
-        let (inner, carried) = Inner::carrying(taken, carried)?;
-        Ok(Self { inner, carried, on: PhantomData })
+    /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.
+    pub(crate) fn new((hold, numbers): Taken, carried: fn(&Hold) -> Option<T>) -> Result<Self> {
+        let Some(carried) = carried(&hold) else {
+            let missing = Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
+            let missing = missing.about(hold.name());
+            drop(Guard::<(), On> { hold, numbers, carried: (), on: PhantomData });
+            return Err(missing);
+        };
+        Ok(Self { hold, numbers, carried, on: PhantomData })
     }
 
     /// Releases the lock, and returns the outcome.
@@ -115,8 +119,9 @@ impl<T, On> Guard<T, On> {
     ///
     /// `Lost` when the lock was lost before, so that the work since then was not protected; `Unknown` or `Connection`
     /// when Redis did not reply, `Refused` when Redis refused the request.
-    pub fn unlock(self) -> Result<()> {
-        self.inner.unlock()
+    pub fn unlock(mut self) -> Result<()> {
+        let failures = self.give_back(|config| config.command_timeout);
+        self.verdict(&failures)
     }
 
     /// Drops the guard without a release: the lock stays held until it expires.
@@ -131,8 +136,13 @@ impl<T, On> Guard<T, On> {
     /// guard.keep_until_expiry(); // nobody sends it again for a minute
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn keep_until_expiry(self) {
-        self.inner.keep_until_expiry();
+    pub fn keep_until_expiry(mut self) {
+        let numbers = std::mem::take(&mut self.numbers);
+        for (One { handle, state }, number) in self.hold.ones().zip(numbers) {
+            if let Ok(engine) = handle.begin_to_end() {
+                engine.keep_until_expiry(state, number);
+            }
+        }
     }
 
     /// Runs `work` under the lock, then releases the lock. Returns the result of `work` in any case, and beside it
@@ -159,58 +169,25 @@ impl<T, On> Guard<T, On> {
     }
 
     /// Releases the lock after protected work: only a hold that ended before the work is an error.
-    pub(crate) fn end_protected_work(self) -> Result<()> {
-        self.inner.end_protected_work()
+    pub(crate) fn end_protected_work(mut self) -> Result<()> {
+        let failures = self.give_back(|config| config.command_timeout);
+        match self.verdict(&failures) {
+            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
+            // In a forked child the work was not protected. A client that closes while the release waits for its
+            // answer is another matter.
+            Err(error) if self.hold.ones().any(|one| one.handle.look().is_none()) => Err(error),
+            Err(_) => {
+                self.report(failures);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Lends the hold of this guard; see [`Hold`]. A clone of the hold may move to another thread and outlive
     /// the guard.
     pub fn hold(&self) -> &Hold {
-        &self.inner.hold
-    }
-
-    /// Returns whether the lock is held; see [`Hold::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.inner.hold.is_held()
-    }
-
-    /// Returns the time until the hold expires if it is not renewed; see [`Hold::remaining`].
-    pub fn remaining(&self) -> Duration {
-        self.inner.hold.remaining()
-    }
-
-    /// Returns the loss of the hold, if the hold was lost; see [`Hold::lost`].
-    pub fn lost(&self) -> Option<Loss> {
-        self.inner.hold.lost()
-    }
-
-    /// Waits until the lock is lost, for at most `limit`; see [`Hold::wait_lost`].
-    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
-        self.inner.hold.wait_lost(limit)
-    }
-
-    /// Runs `callback` once when the lock is lost; see [`Hold::on_lost`].
-    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        self.inner.hold.on_lost(callback);
-    }
-
-    /// Raises the time to live of the lock to at least `duration` from now; see [`Hold::extend`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::extend`].
-    pub fn extend(&self, duration: Duration) -> Result<()> {
-        self.inner.hold.extend(duration)
-    }
-
-    /// Returns the name of the lock; see [`Hold::name`].
-    pub fn name(&self) -> &str {
-        self.inner.hold.name()
-    }
-
-    /// Returns the owner id, as stored in Redis; see [`Hold::owner`].
-    pub fn owner(&self) -> &str {
-        self.inner.hold.owner()
+        &self.hold
     }
 }
 
@@ -231,8 +208,8 @@ impl<T> Guard<T> {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn leave_to_unlock(mut self) {
-        let numbers = std::mem::take(&mut self.inner.numbers);
-        for (One { handle, state }, number) in self.inner.hold.ones().zip(numbers) {
+        let numbers = std::mem::take(&mut self.numbers);
+        for (One { handle, state }, number) in self.hold.ones().zip(numbers) {
             if let Some(engine) = handle.look() {
                 engine.keeper.with_ledger(state, |ledger, _| ledger.leave_to_unlock(number));
             }
@@ -248,51 +225,21 @@ impl<On> Guard<FencingToken, On> {
     }
 }
 
-impl<T, On> fmt::Debug for Guard<T, On> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Guard").field(&self.inner.hold).finish()
+impl<T, On> Deref for Guard<T, On> {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.hold
     }
 }
 
-impl Inner {
-    /// Wraps a grant in a guard and reads the part beside the lock; a grant without that part is released.
-    fn carrying<T>((hold, numbers): Taken, carried: fn(&Hold) -> Option<T>) -> Result<(Self, T)> {
-        let inner = Self { hold, numbers };
-        let missing = || Error::new(ErrorKind::Connection, "redis granted the lock without a fencing token");
-        let carried = carried(&inner.hold).ok_or_else(|| missing().about(inner.hold.name()))?;
-        Ok((inner, carried))
+impl<T, On> fmt::Debug for Guard<T, On> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Guard").field(&self.hold).finish()
     }
+}
 
-    fn unlock(mut self) -> Result<()> {
-        let failures = self.give_back(|config| config.command_timeout);
-        self.verdict(&failures)
-    }
-
-    /// Releases the lock after protected work: only a hold that ended before the work is an error.
-    fn end_protected_work(mut self) -> Result<()> {
-        let failures = self.give_back(|config| config.command_timeout);
-        match self.verdict(&failures) {
-            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
-            // In a forked child the work was not protected. A client that closes while the release waits for its
-            // answer is another matter.
-            Err(error) if self.hold.ones().any(|one| one.handle.look().is_none()) => Err(error),
-            Err(_) => {
-                self.report(failures);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    fn keep_until_expiry(mut self) {
-        let numbers = std::mem::take(&mut self.numbers);
-        for (One { handle, state }, number) in self.hold.ones().zip(numbers) {
-            if let Ok(engine) = handle.begin_to_end() {
-                engine.keep_until_expiry(state, number);
-            }
-        }
-    }
-
+impl<T, On> Guard<T, On> {
     /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
         let numbers = std::mem::take(&mut self.numbers);
@@ -347,7 +294,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl<T, On> Drop for Guard<T, On> {
     fn drop(&mut self) {
         let failures = self.give_back(|config| config.drop_timeout);
         if self.verdict(&failures).is_err() {

@@ -1,6 +1,7 @@
 //! Expiring permits: the handle of a semaphore whose permits return by themselves, and the permits of a holder.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,8 @@ pub struct PermitExpirableSemaphore {
 /// Expiring permits that were taken together; dropping them gives them back.
 ///
 /// They belong to no thread and may move to another one. They are lost together: when one of them is gone, the others
-/// are given back with the drop. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout).
+/// are given back with the drop. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout). They answer as
+/// their [`Hold`], which is held while all of them are.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -225,7 +227,7 @@ impl PermitExpirableSemaphore {
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
     ///
-    /// For permits of this process use [`ExpiringPermits::extend`]: a holder does not learn of a shorter lease.
+    /// For permits of this process use [`Hold::extend`]: a holder does not learn of a shorter lease.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -480,39 +482,13 @@ impl ExpiringPermits {
     pub fn hold(&self) -> &Hold {
         self.guard.hold()
     }
+}
 
-    /// Returns whether all of these permits are held; see [`Hold::is_held`]. No I/O.
-    pub fn is_held(&self) -> bool {
-        self.guard.is_held()
-    }
+impl Deref for ExpiringPermits {
+    type Target = Hold;
 
-    /// Returns the time until the permits expire if they are not renewed; see [`Hold::remaining`].
-    pub fn remaining(&self) -> Duration {
-        self.guard.remaining()
-    }
-
-    /// Returns the loss of the permits, if one of them was lost; see [`Hold::lost`].
-    pub fn lost(&self) -> Option<Loss> {
-        self.guard.lost()
-    }
-
-    /// Waits until one of the permits is lost, for at most `limit`; see [`Hold::wait_lost`].
-    pub fn wait_lost(&self, limit: Duration) -> Option<Loss> {
-        self.guard.wait_lost(limit)
-    }
-
-    /// Runs `callback` once when one of the permits is lost; see [`Hold::on_lost`].
-    pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        self.guard.on_lost(callback);
-    }
-
-    /// Raises the time until the permits expire to at least `duration` from now; see [`Hold::extend`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::extend`].
-    pub fn extend(&self, duration: Duration) -> Result<()> {
-        self.guard.extend(duration)
+    fn deref(&self) -> &Hold {
+        self.guard.hold()
     }
 }
 

@@ -39,7 +39,7 @@ fn connections_that_are_not_told_hide_nothing_else() {
     let client = rig.impatient().connect().unwrap();
     for then in [Then::SwallowReply, Then::CutBeforeRequest, Then::ReplaceReply(b"-OOM no memory\r\n".to_vec())] {
         let rule = rig.proxy.rule(lists(), then.clone());
-        let names = guards.iter().map(lockson::Guard::name);
+        let names = guards.iter().map(|guard| guard.name());
         for (found, guard) in client.inspect_all(names).map(Result::unwrap).zip(&guards) {
             assert_eq!((only(&found).owner(), only(&found).client()), (guard.owner(), None), "{then:?}");
             assert!(found.without_clients().is_some() && found.without_rights().is_empty(), "{found:#?}");

@@ -154,7 +154,7 @@ impl Scene {
             lockson_harness::eventually(SOON, "all wait", || self.waiter.waiting().len() == LOCKS);
             self.cluster.wait_until_synced(master);
             self.cluster.fail_over(master);
-            assert!(held.iter().all(Guard::is_held), "the replica had every lock");
+            assert!(held.iter().all(|guard| guard.is_held()), "the replica had every lock");
             drop(inside);
             let mut waits = vec![];
             for (name, guard) in names.iter().zip(held.drain(..)) {
@@ -168,7 +168,7 @@ impl Scene {
             waits
         });
         self.witness.assert_no_violation();
-        assert!(elsewhere.iter().all(Guard::is_held), "a hold at another master was lost");
+        assert!(elsewhere.iter().all(|guard| guard.is_held()), "a hold at another master was lost");
         waits
     }
 
