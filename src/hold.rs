@@ -1,20 +1,23 @@
 //! The hold that all guards of a grant share, of one lock or of several.
 
-mod several;
-
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 use smallvec::{SmallVec, smallvec};
 
+use crate::bell::Bell;
+use crate::engine::several::giving_back::extend_at_once;
 use crate::engine::several::{Members, SingleLock};
 use crate::engine::{Grant, Handle, HoldState};
-use crate::error::{Loss, Result};
+use crate::error::{Error, Loss, Result};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::state::quorum::{self, Member};
+use crate::sync::Mutex;
 use crate::time::{Deadline, Instant, Lease};
 use crate::token::FencingToken;
 
@@ -31,7 +34,7 @@ pub(crate) type GuardNumbers = SmallVec<[GuardNumber; 1]>;
 /// cannot promise more: a thread may be stopped between the check and the next write. Where such a late write does
 /// harm, let the resource refuse late writers.
 ///
-/// A guard has the same methods. [`Guard::hold`](crate::Guard::hold) lends the hold itself; a clone of the hold keeps
+/// A guard has these methods, too. [`Guard::hold`](crate::Guard::hold) lends the hold itself; a clone of the hold keeps
 /// the client alive but not the lock, and may move to a thread that watches the hold:
 ///
 /// ```no_run
@@ -165,9 +168,20 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {
-        match &self.0 {
-            Of::One(one) => one.on_lost(callback),
-            Of::Several(_) => self.on_each_lost(callback),
+        let bearable = self.members().len().saturating_sub(self.needed());
+        let waiting = Arc::new((AtomicUsize::new(0), Mutex::new(Some(callback))));
+        for one in self.ones() {
+            let waiting = Arc::clone(&waiting);
+            one.on_lost(move |loss| {
+                let (losses, callback) = &*waiting;
+                if losses.fetch_add(1, Ordering::SeqCst) < bearable {
+                    return;
+                }
+                let callback = callback.lock().take();
+                if let Some(callback) = callback {
+                    callback(loss);
+                }
+            });
         }
     }
 
@@ -189,13 +203,18 @@ impl Hold {
     /// [`Durability`](crate::Durability) that is not reached; otherwise refusals and outages of the server.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
-        match &self.0 {
-            Of::One(One { handle, state }) => handle
-                .begin_to_end()
-                .and_then(|engine| engine.keeper.extend(state, lease))
-                .map_err(|e| e.about_a(state.kind.noun(), self.name())),
-            Of::Several(several) => self.extend_all(&several.locks, lease),
-        }
+        let ones: Vec<&One> = self.ones().collect();
+        let about = |error: Error, one: &One| error.about_a(one.state.kind.noun(), self.name());
+        let operations = ones.iter().map(|one| one.handle.begin_to_end().map_err(|error| about(error, one)));
+        let operations = operations.collect::<Result<Vec<_>>>()?;
+        // A member that was lost before counts against the group, but is no reason to ask for it.
+        let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
+        let outcomes = extend_at_once(&holds, |engine| {
+            let limit = engine.config.command_timeout;
+            self.locks().map_or_else(|| Bounds::within(Instant::now(), limit, limit), |all| all.bounds(engine, limit))
+        });
+        let failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        Error::unless_enough(self.name(), (ones.len(), self.needed()), failures)
     }
 
     /// Returns the fencing token of the grant; only fenced locks and leaderships have one. A re-entry does not change
@@ -285,6 +304,23 @@ impl Hold {
     /// All holds on single locks at one moment.
     fn at(&self, now: Instant) -> impl Iterator<Item = Member> {
         self.ones().map(move |one| one.at(now))
+    }
+
+    /// Waits until too few members are held, or until `until`.
+    fn wait_for_end(&self, until: Instant) {
+        if self.ones().any(|one| one.handle.look().is_none()) {
+            return;
+        }
+        let bell = Bell::new();
+        let _hung: Vec<_> = self.ones().map(|one| one.state.ring_at_end(&bell)).collect();
+        loop {
+            let now = Instant::now();
+            let left = quorum::remaining(self.at(now), self.needed());
+            if now >= until || left.is_zero() {
+                return;
+            }
+            bell.wait(now.after(now.nap_until(until.min(now.after(left)))));
+        }
     }
 
     /// How many of the locks must be held.

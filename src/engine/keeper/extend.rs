@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Call, Renewal, RenewalAnswer};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Phase;
-use crate::time::{Instant, Lease};
+use crate::time::Lease;
 use crate::transport::Confirmation;
 
 /// An extension from its request to its reply.
@@ -26,20 +26,6 @@ pub(crate) struct Extension<'a> {
 }
 
 impl Keeper {
-    /// Raises the time to live of a hold.
-    pub(crate) fn extend(&self, hold: &Arc<HoldState>, lease: Lease) -> Result<()> {
-        if !hold.kind.runs_scripts() {
-            let text =
-                "without scripts its time cannot be raised; take it with a longer lease, or with ReleaseBy::Script";
-            return Err(Error::new(ErrorKind::Unsupported, text));
-        }
-        let limit = self.config.command_timeout;
-        let bounds = Bounds::within(Instant::now(), limit, limit);
-        let (extension, call, in_doubt) = self.begin_extension(hold, lease, bounds)?;
-        let outcome = self.sender.send_after(in_doubt, &call, bounds, None);
-        self.finish_extension(extension, outcome)
-    }
-
     /// Builds the request, and returns the earlier copies that must be fenced before.
     pub(crate) fn begin_extension<'a>(
         &self,
@@ -47,6 +33,11 @@ impl Keeper {
         lease: Lease,
         bounds: Bounds,
     ) -> Result<(Extension<'a>, Call<Vec<RenewalAnswer>>, InDoubt)> {
+        if !hold.kind.runs_scripts() {
+            let text =
+                "without scripts its time cannot be raised; take it with a longer lease, or with ReleaseBy::Script";
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         self.must_be_live(hold)?;
         let turn = hold.requests.turn(bounds.end)?;
         let (raise, reads) =

@@ -197,7 +197,8 @@ fn one_request_each<B, A: Send, R>(
     let bounds = bounds_of(holds.iter().map(|(engine, _)| *engine), bounds);
     let (mut begun, mut outcomes) = (vec![], vec![]);
     for place in in_order(holds.iter().map(|(_, hold)| *hold)) {
-        match begin(place, for_turn(start, bounds(place))) {
+        let bounds = bounds(place);
+        match begin(place, if holds.len() > 1 { for_turn(start, bounds) } else { bounds }) {
             Ok(one) => begun.push((place, one)),
             Err(error) => outcomes.push((place, Err(error))),
         }
