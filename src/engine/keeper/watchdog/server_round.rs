@@ -16,7 +16,7 @@ use crate::state::exchange::Bounds;
 use crate::state::ledger::Ledger;
 use crate::state::watch::Watch;
 use crate::time::Instant;
-use crate::transport::{Copies, Fault, PubSub, Question, Slot};
+use crate::transport::{Copies, Fault, PubSub, Slot};
 
 /// The surroundings of one round: the keeper and the server.
 pub(super) struct ServerRound<'a> {
@@ -38,45 +38,30 @@ impl ServerRound<'_> {
         self.watch.is_live(self.connection.generation())
     }
 
-    fn request<T>(&mut self, call: &Call<T>, deadline: Instant) -> Result<T, Fault> {
-        let read = |reply: &_| call.read(reply);
-        // A renewal publishes nothing.
-        let mut answer = match call.round_trips() {
-            None => self.connection.request(&call.packed(PubSub::Plain), deadline, read),
-            Some(round_trips) => self.connection.round_trips(deadline, |send| round_trips.run(send, PubSub::Plain)),
-        };
-        if let Err(Fault::Refused(refusal)) = &answer
-            && refusal.word() == "NOSCRIPT"
-            && let Some(whole) = call.packed_with_source(PubSub::Plain)
-        {
-            answer = self.connection.request(&whole, deadline, read);
-        }
-        self.doubt_after(&answer);
-        answer
-    }
-
-    /// Sends several calls in one write.
+    /// Sends several calls in one write, or one call of several round trips.
     fn requests<T>(&mut self, calls: &[Call<T>], deadline: Instant) -> Result<Vec<Result<T, Refusal>>, Fault> {
-        if let [call] = calls {
-            return match self.request(call, deadline) {
-                Err(Fault::Refused(refusal)) => Ok(vec![Err(refusal)]),
-                answer => Ok(vec![Ok(answer?)]),
-            };
-        }
-        let answers = self.connection.round_trips(deadline, |send| pipelined(calls, PubSub::Plain, send));
-        self.doubt_after(&answers);
-        let has_slots = self.keeper.sender.topology.has_slots();
-        let named = |refusal: Refusal| {
+        let look = if let [call] = calls { call.round_trips() } else { None };
+        let answers = self.connection.round_trips(deadline, |send| match look {
+            Some(look) => Ok(vec![Ok(look.run(send, PubSub::Plain)?)]),
+            None => pipelined(calls, PubSub::Plain, send),
+        });
+        let (topology, connection) = (&self.keeper.sender.topology, &mut *self.connection);
+        let mut named = |refusal: Refusal| {
+            // The next connection may lead to the master, or log in.
+            if refusal.is_of_replica() || refusal.is_of_login() {
+                connection.hang_up();
+            }
             let refusal = refusal.at(self.server.label());
-            if has_slots { refusal.in_cluster() } else { refusal }
+            if topology.has_slots() { refusal.in_cluster() } else { refusal }
         };
-        Ok(answers?.into_iter().map(|answer| answer.map_err(named)).collect())
-    }
-
-    /// After a missing answer another server may have taken the place of this one.
-    fn doubt_after<T>(&self, answer: &Result<T, Fault>) {
-        if let Err(Fault::NotSent(_) | Fault::Unanswered(..)) = answer {
-            self.keeper.sender.topology.doubt(self.server.number());
+        match answers {
+            Ok(answers) => Ok(answers.into_iter().map(|answer| answer.map_err(&mut named)).collect()),
+            Err(Fault::Refused(refusal)) => Ok(vec![Err(refusal)]),
+            Err(fault) => {
+                // After a missing answer another server may have taken the place of this one.
+                topology.doubt(self.server.number());
+                Err(fault)
+            }
         }
     }
 
