@@ -126,10 +126,7 @@ impl<'a> Most<'a> {
             }
             Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
             Ok(Reply::Passed) => (None, Vote::Busy(Duration::ZERO), None),
-            Err(error) => {
-                let vote = if error.is_transient() { Vote::Silent } else { Vote::Refused };
-                (None, vote, Some(error))
-            }
+            Err(error) => (None, Vote::Absent, Some(error)),
         }
     }
 

@@ -11,10 +11,8 @@ pub(crate) enum Vote {
     Granted { until: Instant },
     /// Another owner holds the lock at this node, for this time at most.
     Busy(Duration),
-    /// No answer in time; the request may have run, or run later.
-    Silent,
-    /// An error, or a node that must not vote.
-    Refused,
+    /// No answer in time, so that the request may have run, or run later; an error; or a node that must not vote.
+    Absent,
 }
 
 /// The meaning of a round. In all cases but the first, every node is told to give back, also the silent ones.
@@ -67,7 +65,7 @@ impl Votes {
         let needed = self.needed;
         let granted = votes.iter().filter(|vote| matches!(vote, Vote::Granted { until } if *until > now)).count();
         let busy = votes.iter().filter(|vote| matches!(vote, Vote::Busy(_))).count();
-        let absent = votes.iter().filter(|vote| matches!(vote, Vote::Silent | Vote::Refused)).count();
+        let absent = votes.iter().filter(|vote| **vote == Vote::Absent).count();
         if granted >= needed {
             return Verdict::Taken;
         }
@@ -99,7 +97,7 @@ fn free_in(votes: &[Vote], needed: usize) -> Duration {
     let free_in = |vote: &Vote| match vote {
         Vote::Granted { .. } => Some(Duration::ZERO),
         Vote::Busy(free_in) => Some(*free_in),
-        Vote::Silent | Vote::Refused => None,
+        Vote::Absent => None,
     };
     let mut times: Vec<Duration> = votes.iter().filter_map(free_in).collect();
     times.sort_unstable();

@@ -340,10 +340,9 @@ impl Scene {
         let ticks = |ticks: u8| Duration::from_secs(ticks.into());
         let until = now.after(ticks(good_for));
         let vote = |node: &Node| match node.requests[client] {
-            Request::None | Request::Sent | Request::Unheard => Vote::Silent,
+            Request::None | Request::Sent | Request::Unheard | Request::Refused => Vote::Absent,
             Request::Granted => Vote::Granted { until },
             Request::Busy => Vote::Busy(ticks(LEASE)),
-            Request::Refused => Vote::Refused,
         };
         let votes: Vec<Vote> = world.nodes.iter().map(vote).collect();
         let verdict = Votes::new(self.needed()).verdict(&votes, now, now, || 0);

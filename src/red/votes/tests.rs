@@ -38,7 +38,7 @@ const TOO_FEW: Verdict = Verdict::TooFew { pause: Duration::from_micros(800) };
 #[test]
 fn a_majority_takes_the_lock() {
     check([granted(); 5], Verdict::Taken);
-    check([granted(), granted(), granted(), Vote::Silent, Vote::Refused], Verdict::Taken);
+    check([granted(), granted(), granted(), Vote::Absent, Vote::Absent], Verdict::Taken);
     check([granted(), granted(), granted(), busy(100), busy(100)], Verdict::Taken);
 }
 
@@ -52,7 +52,7 @@ fn a_grant_that_ended_does_not_count() {
 fn a_busy_majority_is_waited_for() {
     check([busy(900); 5], Verdict::Busy { wait: ms(900) });
     check([busy(30_000); 5], Verdict::Busy { wait: ms(1_000) });
-    check([busy(300), Vote::Silent, busy(100), busy(200), Vote::Refused], Verdict::Busy { wait: ms(300) });
+    check([busy(300), Vote::Absent, busy(100), busy(200), Vote::Absent], Verdict::Busy { wait: ms(300) });
     check([busy(500), busy(400), busy(100), busy(200), busy(300)], Verdict::Busy { wait: ms(300) });
 }
 
@@ -60,15 +60,14 @@ fn a_busy_majority_is_waited_for() {
 fn callers_that_share_the_votes_pause_at_random() {
     check([granted(), granted(), busy(900), busy(900), busy(900)], SPLIT);
     check([granted(), busy(900), busy(900), busy(900), busy(900)], SPLIT);
-    check([granted(), granted(), busy(900), Vote::Silent, Vote::Silent], SPLIT);
+    check([granted(), granted(), busy(900), Vote::Absent, Vote::Absent], SPLIT);
 }
 
 #[test]
 fn too_few_answers_are_no_busy_lock() {
-    check([Vote::Silent; 5], TOO_FEW);
-    check([Vote::Refused; 5], TOO_FEW);
-    check([granted(), granted(), Vote::Silent, Vote::Silent, Vote::Refused], TOO_FEW);
-    check([busy(900), busy(900), Vote::Silent, Vote::Silent, Vote::Silent], TOO_FEW);
+    check([Vote::Absent; 5], TOO_FEW);
+    check([granted(), granted(), Vote::Absent, Vote::Absent, Vote::Absent], TOO_FEW);
+    check([busy(900), busy(900), Vote::Absent, Vote::Absent, Vote::Absent], TOO_FEW);
 }
 
 #[test]
@@ -85,14 +84,14 @@ fn no_node_grants_nothing() {
 fn a_single_node_is_an_ordinary_lock() {
     let mut votes = Votes::new(majority(1));
     assert_eq!(votes.verdict(&[busy(900)], NOW, NOW, || 0), Verdict::Busy { wait: ms(900) });
-    assert_eq!(votes.verdict(&[Vote::Silent], NOW, NOW, || 0), TOO_FEW);
+    assert_eq!(votes.verdict(&[Vote::Absent], NOW, NOW, || 0), TOO_FEW);
     assert_eq!(votes.verdict(&[granted()], NOW, NOW, || 0), Verdict::Taken);
 }
 
 #[test]
 fn pauses_double_up_to_their_limit() {
     let mut votes = five();
-    let split = [granted(), granted(), busy(900), busy(900), Vote::Silent];
+    let split = [granted(), granted(), busy(900), busy(900), Vote::Absent];
     let mut pauses = |random| {
         let pause = || match votes.clone().verdict(&split, NOW, NOW, || random) {
             Verdict::Split { pause } => pause,
@@ -112,7 +111,7 @@ fn pauses_double_up_to_their_limit() {
 
 #[test]
 fn a_pause_is_longer_than_a_round_on_a_slow_link() {
-    let split = [granted(), granted(), busy(900), busy(900), Vote::Silent];
+    let split = [granted(), granted(), busy(900), busy(900), Vote::Absent];
     for (took, least) in [(1, 8), (30, 60), (200, 400), (300, 500)] {
         let verdict = five().verdict(&split, NOW, NOW.after(ms(took)), || 0);
         assert_eq!(verdict, Verdict::Split { pause: ms(least) / 10 }, "{took}");
@@ -136,8 +135,7 @@ fn vote() -> impl Strategy<Value = Vote> {
         3 => Just(granted()),
         3 => (0_u64..3_000).prop_map(busy),
         1 => Just(too_late()),
-        1 => Just(Vote::Silent),
-        1 => Just(Vote::Refused),
+        2 => Just(Vote::Absent),
     ]
 }
 
@@ -154,7 +152,7 @@ proptest! {
             let count = |wanted: fn(&Vote) -> bool| round.iter().filter(|vote| wanted(vote)).count();
             let live = count(|vote| *vote == granted());
             let busy = count(|vote| matches!(vote, Vote::Busy(_)));
-            let answered = 5 - count(|vote| matches!(vote, Vote::Silent | Vote::Refused));
+            let answered = 5 - count(|vote| *vote == Vote::Absent);
             match votes.verdict(&round, NOW, NOW, || random) {
                 Verdict::Taken => prop_assert!(live >= 3),
                 Verdict::Split { pause } => {
