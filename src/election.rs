@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Inquiry, Modifiers, Verdict};
+use crate::engine::{Handle, Inquiry, Modifiers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
@@ -215,18 +215,16 @@ impl Election {
     /// for at most [`outage_limit`](crate::ClientBuilder::outage_limit). `Cancelled` and `Closed` as their names say.
     pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
         let cancel = self.modifiers.cancel.as_ref();
-        let judge = |reading: &Reading| {
-            if Leader::of(reading.clone()).as_ref() != last {
-                return Verdict::Wanted;
-            }
+        let unwanted = |reading: &Reading| {
             // Without a message, the leader changes when the lock expires. One millisecond is added, because the key is
             // gone only after its last millisecond.
             let expires = u64::try_from(reading.ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
-            Verdict::Unwanted(expires.unwrap_or(Duration::MAX))
+            let is_last = Leader::of(reading.clone()).as_ref() == last;
+            is_last.then_some(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.handle.ask("leadership", &self.name, |engine, name| {
             let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel };
-            engine.inquire(&inquiry, Deadline::after(wait), judge)
+            engine.inquire(&inquiry, Deadline::after(wait), unwanted)
         });
         Ok(changed?.map_or_else(|| last.cloned(), Leader::of))
     }

@@ -24,7 +24,7 @@ pub(crate) use acquire::counted::{CountedReply, CountedRequest};
 pub(crate) use cells::taken::{TakenPermits, TakenTicket};
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
-pub(crate) use inquiry::{Inquiry, Verdict};
+pub(crate) use inquiry::Inquiry;
 pub(crate) use parts::Engine;
 pub(crate) use request::{AcquireRequest, Grant, Modifiers, Wait};
 pub(crate) use sender::numbered::Numbered;

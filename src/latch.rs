@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::{Handle, Inquiry, Verdict};
+use crate::engine::{Handle, Inquiry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
 use crate::name::GivenName;
@@ -182,13 +182,12 @@ impl CountDownLatch {
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
         let cancel = self.cancel.as_ref();
-        let judge = |count: &std::result::Result<i64, query::NotANumber>| match count {
-            Ok(count) if *count > 0 => Verdict::Unwanted(LONGEST_SLEEP),
-            _ => Verdict::Wanted,
+        let unwanted = |count: &std::result::Result<i64, query::NotANumber>| {
+            count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP)
         };
         self.handle.ask("latch", &self.name, |engine, name| {
             let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel(), cancel };
-            match engine.inquire(&inquiry, deadline, judge) {
+            match engine.inquire(&inquiry, deadline, unwanted) {
                 Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),

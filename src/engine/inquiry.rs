@@ -22,21 +22,15 @@ pub(crate) struct Inquiry<'a, T> {
     pub(crate) cancel: Option<&'a Cancel>,
 }
 
-/// The verdict on a reply.
-pub(crate) enum Verdict {
-    /// The caller waited for this reply.
-    Wanted,
-    /// The caller waits for another reply, which may come without a message after this time.
-    Unwanted(Duration),
-}
-
 impl Engine {
-    /// Asks until `judge` wants the reply; `None` when the time is up. The last request is sent when the time is up.
+    /// Asks until the caller wants the reply; `None` when the time is up. The last request is sent when the time is up.
+    /// For a reply that the caller does not want, `unwanted` returns the time after which another one may come without
+    /// a message.
     pub(crate) fn inquire<T>(
         &self,
         inquiry: &Inquiry<'_, T>,
         deadline: Deadline,
-        judge: impl Fn(&T) -> Verdict,
+        unwanted: impl Fn(&T) -> Option<Duration>,
     ) -> Result<Option<T>> {
         let caller = Caller::new(&self.life, inquiry.cancel, !deadline.passed(Instant::now()));
         caller.check()?;
@@ -49,10 +43,7 @@ impl Engine {
             self.sender.after_request(&waiting.node);
             // A query has no effect, so its failure leaves no doubt.
             let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
-            Ok(match judge(&answer.value) {
-                Verdict::Wanted => TakeOutcome::Taken(answer.value),
-                Verdict::Unwanted(pause) => TakeOutcome::Busy(pause),
-            })
+            Ok(unwanted(&answer.value).map_or(TakeOutcome::Taken(answer.value), TakeOutcome::Busy))
         };
         let mut waiting = Waiting::new(self, (inquiry.name, None), asker, &caller, deadline);
         wait_loop(&mut WaitOn { waiting: &mut waiting, channel: &inquiry.channel, ask }, deadline)
