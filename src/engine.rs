@@ -20,8 +20,7 @@ mod schedules;
 mod sender;
 pub(crate) mod several;
 
-pub(crate) use acquire::counted::{CountedReply, CountedRequest};
-pub(crate) use cells::taken::{TakenPermits, TakenTicket};
+pub(crate) use cells::taken::TakenTicket;
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use inquiry::Inquiry;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::Config;
-use crate::engine::{CountedReply, CountedRequest, Handle, Numbered, TakenPermits, TakenTicket, Wait};
+use crate::engine::{Handle, Numbered, TakenTicket, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, ReleaseFailed};
 use crate::kinds::semaphore::{self, Returned};
@@ -12,7 +12,7 @@ use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::once::{self, Once};
-use crate::script::{Call, query};
+use crate::script::query;
 use crate::time::{Instant, Lease};
 
 /// A counting semaphore by its name: Redisson's `RSemaphore`. Making a handle does no I/O and cannot fail.
@@ -298,8 +298,7 @@ impl Semaphore {
         self.named(query::check_permits(permits.unsigned_abs()))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
             let call = |once: &Once| semaphore::release(name, once, permits, true);
-            let returned = engine.sender.once_within(&Numbered::new(name, &call))?;
-            wake(engine, name, &returned);
+            engine.wake_takers(name, engine.sender.once_within(&Numbered::new(name, &call))?);
             Ok(())
         })
     }
@@ -327,28 +326,7 @@ impl Semaphore {
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
         self.named(query::check_taking(permits, query::MOST_PERMITS))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            let call = |once: &Once| semaphore::acquire(name, once, permits);
-            let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
-            let took_nothing = |taken: &semaphore::TakeAnswer| !taken.granted;
-            let numbered = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
-            let (kind, channel) = (LockKind::Semaphore, name.semaphore_channel());
-            let request = CountedRequest { name, kind, channel: &channel, wish: permits, cancel: self.cancel.as_ref() };
-            let taken = engine.take_counted(&request, wait, &mut |bounds, caller| {
-                let taken = engine.sender.once(&numbered, bounds, Some(caller))?;
-                if !taken.granted {
-                    return Ok(CountedReply { granted: None, free: taken.free });
-                }
-                // The client knows the grant before the observer does, because the observer may close the client.
-                if let Some(ticket) = engine.cells.taken.add(TakenPermits { name: name.clone(), permits, give_back }) {
-                    return Ok(CountedReply { granted: Some(ticket), free: taken.free });
-                }
-                // `close()` waits for this call.
-                let call = |once: &Once| give_back(name, once, permits.into());
-                let given_up = |given_up: &Once, _: &Once| call(given_up);
-                let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-                let _ = engine.sender.once_to_end(&request, |config| config.drop_timeout);
-                Err(Error::new(ErrorKind::Closed, "the client was closed"))
-            });
+            let taken = engine.take_permits(name, permits, wait, self.cancel.as_ref());
             let (handle, name, since) = (self.handle.clone(), name.clone(), Instant::now());
             Ok(taken?.map(|(ticket, owner)| Permits { handle, name, permits, owner, since, ticket: Some(ticket) }))
         })
@@ -363,9 +341,7 @@ impl Semaphore {
             let call = |once: &Once| semaphore::release(name, once, permits.into(), makes);
             let again = |given_up: &Once, _: &Once| call(given_up).map(drop);
             let request = Numbered { given_up: Some(&again), ..Numbered::new(name, &call) };
-            let request = || engine.sender.once_within(&request);
-            let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
-            wake(engine, name, &returned);
+            let returned = engine.returns_permits(name, permits, || engine.sender.once_within(&request))?;
             Ok(returned != Returned::Gone)
         })
     }
@@ -432,11 +408,9 @@ impl Permits {
         }
         let (name, permits) = (&self.name, self.permits);
         let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
-        let given_up = |given_up: &Once, _: &Once| give_back(name, given_up, permits.into());
+        let given_up = |given_up: &Once, _: &Once| call(given_up).map(drop);
         let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let request = || engine.sender.once_to_end(&request, limit);
-        let returned = engine.returns_permits(name, request, |returned| free_before(returned, permits))?;
-        wake(&engine, name, &returned);
+        let returned = engine.returns_permits(name, permits, || engine.sender.once_to_end(&request, limit))?;
         if returned == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
             return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
@@ -464,26 +438,6 @@ impl Drop for Permits {
             let event = ReleaseFailed { name, kind, group: None, error };
             engine.config.observe(|observer| observer.release_failed(&event));
         }
-    }
-}
-
-/// The release of permits that were taken from an existing semaphore.
-fn give_back(name: &LockName, once: &Once, permits: i64) -> Call<()> {
-    semaphore::release(name, once, permits, false).map(drop)
-}
-
-/// The number of permits that were free before a release, and the number of clients that received its message.
-fn free_before(returned: &Returned, permits: u32) -> (i64, Option<u64>) {
-    match *returned {
-        Returned::Done { free, receivers } => (free - i64::from(permits), receivers),
-        Returned::Gone => (0, None),
-    }
-}
-
-/// Wakes waiters of this process where no client heard of the release.
-fn wake(engine: &crate::engine::Engine, name: &LockName, returned: &Returned) {
-    if let Returned::Done { free, receivers: None | Some(0) } = *returned {
-        engine.cells.counted_queues.free(&name.semaphore_channel(), free);
     }
 }
 

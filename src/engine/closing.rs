@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use crate::conn::Server;
-use crate::engine::cells::taken::AllOfOne;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once;
-use crate::engine::sender::numbered::Numbered;
 use crate::engine::sender::side_by_side::side_by_side;
 use crate::error::Loss;
 use crate::name::LockName;
-use crate::script::once::Once;
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
 use crate::system::thread;
@@ -27,7 +24,7 @@ impl Engine {
         }
         let end = Instant::now().after(self.config.drop_timeout);
         let permits = self.by_server(self.cells.taken.close(), |(name, ..)| name);
-        let give_back_permits = || drop(side_by_side(&permits, |(_, share)| self.give_back_permits(share, end)));
+        let give_back_permits = || drop(side_by_side(&permits, |(_, share)| self.give_back_all_permits(share, end)));
         thread::scope(|scope| {
             // Permits come first, if possible on a thread of their own: what is not given back in time is lost, while
             // a hold expires.
@@ -87,16 +84,14 @@ impl Engine {
     }
 
     /// Gives back permits, because the client closes. What is not given back by `end` is lost.
-    fn give_back_permits(&self, permits: &[AllOfOne], end: Instant) {
-        for (name, give_back, permits) in permits {
-            let left = Instant::now().until(end);
+    fn give_back_all_permits(&self, permits: &[(LockName, i64)], end: Instant) {
+        for (name, permits) in permits {
+            let now = Instant::now();
+            let left = now.until(end);
             if left.is_zero() {
                 return;
             }
-            let call = |once: &Once| give_back(name, once, *permits);
-            let given_up = |given_up: &Once, _: &Once| call(given_up);
-            let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-            let _ = self.sender.once(&request, Bounds::within(Instant::now(), left, left), None);
+            self.give_back_permits(name, *permits, Bounds::within(now, left, left));
         }
     }
 }

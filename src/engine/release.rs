@@ -13,6 +13,7 @@ use crate::engine::sender::exactly_once::{self, Answer};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
+use crate::kinds::semaphore::Returned;
 use crate::kinds::{Queueing, Waking};
 use crate::name::LockName;
 use crate::script::Released;
@@ -219,18 +220,21 @@ impl Engine {
 
     /// Runs a request that returns permits to a semaphore, and counts it as a release if nothing was free before. The
     /// reply tells what was free before, and the number of clients that received the message.
-    pub(crate) fn returns_permits<T>(
+    pub(crate) fn returns_permits(
         &self,
         name: &LockName,
-        request: impl FnOnce() -> Result<T>,
-        read: impl FnOnce(&T) -> (i64, Option<u64>),
-    ) -> Result<T> {
+        permits: u32,
+        request: impl FnOnce() -> Result<Returned>,
+    ) -> Result<Returned> {
         let publishing = self.publishes(name, || name.semaphore_channel());
         let reply = request();
-        let (was_free, receivers) = reply.as_ref().map_or((0, None), read);
+        let (was_free, receivers) = match reply {
+            Ok(Returned::Done { free, receivers }) => (free - i64::from(permits), receivers),
+            Ok(Returned::Gone) | Err(_) => (0, None),
+        };
         let rivals = publishing.published(receivers);
         self.cells.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
-        reply
+        reply.inspect(|returned| self.wake_takers(name, *returned))
     }
 
     /// Drops a guard and leaves its part of the hold to expire.

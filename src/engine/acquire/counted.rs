@@ -1,77 +1,73 @@
-//! One thread that waits for a part of a count.
+//! One thread that takes permits of a semaphore, and how permits are given back.
 
 use crate::cancel::Cancel;
 use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
-use crate::engine::caller::Caller;
+use crate::engine::caller::{Caller, closed};
+use crate::engine::cells::taken::TakenTicket;
 use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
+use crate::engine::sender::numbered::Numbered;
 use crate::error::Result;
 use crate::event::LockAcquired;
 use crate::kinds::Queueing;
+use crate::kinds::semaphore::{self, Returned, TakeAnswer};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{OwnerId, ThreadId};
+use crate::script::once::Once;
 use crate::state::exchange::Bounds;
+use crate::state::stand_back::Turn;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, ask_once, wait_loop};
 use crate::time::Instant;
 
-/// What a caller wants of a count.
-pub(crate) struct CountedRequest<'a> {
-    pub(crate) name: &'a LockName,
-    pub(crate) kind: LockKind,
-    /// The channel on which the count is published.
-    pub(crate) channel: &'a str,
-    pub(crate) wish: u32,
-    pub(crate) cancel: Option<&'a Cancel>,
-}
-
-/// The reply to a question.
-pub(crate) struct CountedReply<Grant> {
-    pub(crate) granted: Option<Grant>,
-    /// What is free after the request.
-    pub(crate) free: i64,
-}
-
-/// Asks Redis once.
-type CountedQuestion<'a, Grant> = dyn FnMut(Bounds, &Caller<'_>) -> Result<CountedReply<Grant>> + 'a;
-
 impl Engine {
-    /// Asks until the wish is granted; `None` when the time is up.
-    pub(crate) fn take_counted<Grant>(
+    /// Asks until the permits are granted; `None` when the time is up.
+    pub(crate) fn take_permits(
         &self,
-        request: &CountedRequest<'_>,
+        name: &LockName,
+        permits: u32,
         wait: Wait,
-        question: &mut CountedQuestion<'_, Grant>,
-    ) -> Result<Option<(Grant, OwnerId)>> {
-        let CountedRequest { name, kind, channel, wish, cancel } = *request;
+        cancel: Option<&Cancel>,
+    ) -> Result<Option<(TakenTicket, OwnerId)>> {
         let caller = Caller::new(&self.life, cancel, wait != Wait::Not);
         caller.check()?;
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());
         let asker = Asker { number, owner, thread: Some(thread) };
-        let deadline = wait.deadline();
+        let (kind, channel, deadline) = (LockKind::Semaphore, name.semaphore_channel(), wait.deadline());
         let mut waiting = Waiting::new(self, (name, Some(kind)), asker, &caller, deadline);
+        let call = |once: &Once| semaphore::acquire(name, once, permits);
+        let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
+        let took_nothing = |taken: &TakeAnswer| !taken.granted;
+        let request = Numbered { given_up: Some(&given_up), took_nothing, ..Numbered::new(name, &call) };
         let ask = |waiting: &mut Waiting<'_>| {
             let heard = waiting.is_heard();
-            let reply = question(waiting.asks(), &caller);
-            waiting.node.asking_ends_with(reply.as_ref().err());
-            let CountedReply { granted, free } = reply?;
+            let taken = self.sender.once(&request, waiting.asks(), Some(&caller));
+            waiting.node.asking_ends_with(taken.as_ref().err());
+            let TakeAnswer { granted, free } = taken?;
             let position = waiting.count.as_mut();
-            let Some(grant) = granted else {
+            if !granted {
                 position.into_iter().for_each(|position| position.answered(free));
                 return Ok(TakeOutcome::Busy(LONGEST_SLEEP));
+            }
+            // The client knows the grant before the observer does, because the observer may close the client.
+            let Some(ticket) = self.cells.taken.add(name, permits) else {
+                // `close()` waits for this call.
+                let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
+                self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
+                return Err(closed());
             };
             position.into_iter().for_each(|position| position.granted(free, heard));
-            self.cells.stand_backs.granted(name);
-            Ok(TakeOutcome::Taken(grant))
+            self.cells.stand_backs.with(name, Turn::granted);
+            Ok(TakeOutcome::Taken(ticket))
         };
         if wait != Wait::Not {
-            waiting.join_queue(Queueing::Counted(wish), |_| channel.to_owned());
+            waiting.join_queue(Queueing::Counted(permits), |_| channel.clone());
         }
-        let mut host = WaitOn { waiting: &mut waiting, channel, ask };
+        let mut host = WaitOn { waiting: &mut waiting, channel: &channel, ask };
         let outcome = if wait == Wait::Not { ask_once(&mut host) } else { wait_loop(&mut host, deadline) };
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));
-        let Ok(Some(grant)) = outcome else {
+        let Ok(Some(ticket)) = outcome else {
             waiting.gave_up(outcome.as_ref().err());
             waiting.tell_end(&outcome);
             return outcome.map(|_| None);
@@ -89,6 +85,21 @@ impl Engine {
             });
         });
         waiting.tell_end(&Ok(Some(())));
-        Ok(Some((grant, waiting.asker.owner)))
+        Ok(Some((ticket, waiting.asker.owner)))
+    }
+
+    /// Gives back permits that this client took, to a semaphore that exists; goes on in the background after `bounds`.
+    pub(crate) fn give_back_permits(&self, name: &LockName, permits: i64, bounds: Bounds) {
+        let call = |once: &Once| semaphore::release(name, once, permits, false).map(drop);
+        let given_up = |given_up: &Once, _: &Once| call(given_up);
+        let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
+        let _ = self.sender.once(&request, bounds, None);
+    }
+
+    /// Wakes callers of this process for whom permits are free by now, where no client heard of them.
+    pub(crate) fn wake_takers(&self, name: &LockName, returned: Returned) {
+        if let Returned::Done { free, receivers: None | Some(0) } = returned {
+            self.cells.counted_queues.free(&name.semaphore_channel(), free);
+        }
     }
 }

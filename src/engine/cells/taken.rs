@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::name::LockName;
-use crate::script::Call;
-use crate::script::once::Once;
 use crate::sync::Mutex;
 
 /// The permits that one client has taken.
@@ -14,7 +12,7 @@ pub(crate) struct AllTaken(Mutex<Register>);
 #[derive(Debug, Default)]
 struct Register {
     next: u64,
-    taken: BTreeMap<TakenTicket, TakenPermits>,
+    taken: BTreeMap<TakenTicket, (LockName, u32)>,
     /// Whether the client was closed; later grants are refused.
     closed: bool,
 }
@@ -23,30 +21,16 @@ struct Register {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TakenTicket(u64);
 
-/// One grant, and how it is given back.
-#[derive(Clone, Debug)]
-pub(crate) struct TakenPermits {
-    pub(crate) name: LockName,
-    pub(crate) permits: u32,
-    pub(crate) give_back: GiveBack,
-}
-
-/// The request that gives so many permits back.
-pub(crate) type GiveBack = fn(&LockName, &Once, i64) -> Call<()>;
-
-/// All permits of one semaphore: its name, how they are given back, and how many they are.
-pub(crate) type AllOfOne = (LockName, GiveBack, i64);
-
 impl AllTaken {
     /// Records a grant; `None` after the client was closed.
-    pub(crate) fn add(&self, taken: TakenPermits) -> Option<TakenTicket> {
+    pub(crate) fn add(&self, name: &LockName, permits: u32) -> Option<TakenTicket> {
         let mut register = self.0.lock();
         if register.closed {
             return None;
         }
         register.next += 1;
         let ticket = TakenTicket(register.next);
-        register.taken.insert(ticket, taken);
+        register.taken.insert(ticket, (name.clone(), permits));
         Some(ticket)
     }
 
@@ -57,16 +41,16 @@ impl AllTaken {
     }
 
     /// Refuses later grants. Returns the permits of each semaphore together.
-    pub(crate) fn close(&self) -> Vec<AllOfOne> {
+    pub(crate) fn close(&self) -> Vec<(LockName, i64)> {
         let mut register = self.0.lock();
         register.closed = true;
         let taken = std::mem::take(&mut register.taken);
         drop(register);
-        let mut sums: BTreeMap<LockName, (GiveBack, i64)> = BTreeMap::new();
-        for TakenPermits { name, permits, give_back } in taken.into_values() {
-            let (_, sum) = sums.entry(name).or_insert((give_back, 0));
+        let mut sums: BTreeMap<LockName, i64> = BTreeMap::new();
+        for (name, permits) in taken.into_values() {
+            let sum = sums.entry(name).or_default();
             *sum = sum.saturating_add(permits.into());
         }
-        sums.into_iter().map(|(name, (give_back, sum))| (name, give_back, sum)).collect()
+        sums.into_iter().collect()
     }
 }
