@@ -4,7 +4,6 @@ mod extend;
 pub(crate) mod heartbeat;
 mod loss;
 pub(crate) mod partial;
-mod reports;
 pub(crate) mod watchdog;
 
 use std::result;
@@ -14,6 +13,7 @@ use crate::config::Config;
 use crate::conn::Server;
 use crate::engine::background::Background;
 use crate::engine::cells::Cells;
+use crate::engine::cells::hub::{Report, Reports};
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::life::Life;
@@ -21,6 +21,7 @@ use crate::engine::per_server::PerServer;
 use crate::engine::sender::exactly_once::Answer;
 use crate::engine::sender::{Cleanup, Sender};
 use crate::error::Result;
+use crate::event::{ListeningFailed, ListeningRecovered};
 use crate::name::LockName;
 use crate::state::exchange::{Failed, InDoubt};
 use crate::state::ledger::Ledger;
@@ -126,5 +127,43 @@ impl Keeper {
     pub(crate) fn close(&self) {
         self.watchdogs.all().iter().for_each(|watchdog| watchdog.put(|_| ()));
         self.timer.finish(Instant::now());
+    }
+}
+
+impl Reports for Weak<Keeper> {
+    fn take(&self, server: &Arc<Server>, report: Report) {
+        let Some(keeper) = self.upgrade() else { return };
+        let Keeper { config, sender, cells, .. } = &*keeper;
+        match report {
+            Report::Announced(name) => {
+                cells.stand_backs.with(&name, |turn, _, now| turn.heard(now));
+                keeper.verify_holds(&name);
+            }
+            Report::Counted { channel, payload, announced } => {
+                if let Some(name) = announced {
+                    cells.stand_backs.with(&name, |turn, _, now| turn.heard(now));
+                }
+                cells.counted_queues.message(&channel, &payload);
+            }
+            Report::Invalidated(None) => keeper.watchdog(server).put(|events| events.flushed = true),
+            Report::Invalidated(Some(keys)) => {
+                let names = cells.registry.watched(&keys);
+                if !names.is_empty() {
+                    keeper.watchdog(server).verify(names);
+                }
+            }
+            Report::TrackingChannelChanged => keeper.watchdog(server).put(|_| ()),
+            Report::Elsewhere(refusal) => _ = sender.topology.redirect(server.number(), &refusal),
+            Report::Lost(error) => {
+                keeper.watchdog(server).put(|events| events.lost = true);
+                sender.topology.doubt(server.number());
+                let event = ListeningFailed { server: server.label(), error };
+                config.observe(|observer| observer.listening_failed(&event));
+            }
+            Report::Recovered(outage) => {
+                let event = ListeningRecovered { server: server.label(), outage };
+                config.observe(|observer| observer.listening_recovered(&event));
+            }
+        }
     }
 }

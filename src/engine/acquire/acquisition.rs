@@ -19,6 +19,7 @@ use crate::owner::{OwnerId, ThreadId};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
+use crate::state::stand_back::Turn;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, ask_once, wait_loop};
 use crate::time::Instant;
 
@@ -213,7 +214,7 @@ impl<'a> Acquisition<'a> {
             promise,
         );
         if self.request.kind.stands_back() {
-            self.engine.cells.stand_backs.granted(self.request.name);
+            self.engine.cells.stand_backs.with(self.request.name, Turn::granted);
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::kinds::{Kind, Queueing};
 use crate::name::LockName;
 use crate::state::exchange::Bounds;
+use crate::state::stand_back::Turn;
 use crate::time::{Deadline, Instant};
 
 /// A lock that a caller wants; `None` for a semaphore, which is no lock.
@@ -21,8 +22,9 @@ pub(crate) fn stand_back<'a>(
 ) -> Result<()> {
     let shared = wanted.filter(|(_, _, kind)| kind.is_none_or(Kind::stands_back));
     loop {
-        let pauses =
-            shared.clone().filter_map(|one @ (engine, name, _)| Some((engine.cells.stand_backs.pause(name)?, one)));
+        let pauses = shared
+            .clone()
+            .filter_map(|one @ (engine, name, _)| Some((engine.cells.stand_backs.with(name, Turn::pause)??, one)));
         let Some((pause, (engine, name, kind))) = pauses.max_by_key(|(pause, _)| (pause.looks, pause.until)) else {
             return Ok(());
         };

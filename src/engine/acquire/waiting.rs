@@ -20,6 +20,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
+use crate::state::stand_back::Turn;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop};
 use crate::time::{Deadline, Instant};
 
@@ -149,7 +150,7 @@ impl<'a> Waiting<'a> {
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
     fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();
-        self.engine.cells.stand_backs.wanted(self.name);
+        self.engine.cells.stand_backs.with(self.name, Turn::wanted);
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
         let limit = self.engine.config.outage_limit;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::name::LockName;
 use crate::owner::{ThreadId, ThreadNumber};
-use crate::state::stand_back::{Pause, Rivals, Turn, Turns};
+use crate::state::stand_back::{Rivals, Turn, Turns};
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -17,16 +17,6 @@ pub(crate) struct StandBacks {
 }
 
 impl StandBacks {
-    /// Records that the calling thread wants the lock.
-    pub(crate) fn wanted(&self, name: &LockName) {
-        self.with(name, Turn::wanted);
-    }
-
-    /// Records a grant to the calling thread.
-    pub(crate) fn granted(&self, name: &LockName) {
-        self.with(name, Turn::granted);
-    }
-
     /// Records a release by this process; see [`Turns::released`].
     pub(crate) fn released(&self, name: &LockName, rivals: Rivals) -> bool {
         if matches!(rivals, Rivals::Listen(0) | Rivals::Unknown) && self.is_empty() {
@@ -38,20 +28,11 @@ impl StandBacks {
         goes_on
     }
 
-    /// Records a release by another process.
-    pub(crate) fn heard(&self, name: &LockName) {
-        self.with(name, |turn, _, now| turn.heard(now));
-    }
-
-    pub(crate) fn pause(&self, name: &LockName) -> Option<Pause> {
-        self.with(name, Turn::pause).flatten()
-    }
-
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// The values of a group have one turn, because a message does not tell which value was released.
+    /// Uses the turn of the calling thread at this lock, if there is one. The values of a group have one turn, because a message does not tell which value was released.
     pub(crate) fn with<T>(
         &self,
         name: &LockName,
