@@ -1,5 +1,8 @@
 //! A caller that may wait: its bell, and the reasons to end the wait early.
 
+use std::slice;
+use std::sync::Arc;
+
 use once_cell::unsync::OnceCell;
 
 use crate::bell::{Bell, Hung};
@@ -11,9 +14,8 @@ use crate::time::Instant;
 /// A caller of an operation. `close()`, the [`Cancel`] of the caller and, where the caller waits for other owners,
 /// `stop_waiting()` can wake it from every pause.
 pub(crate) struct Caller<'a> {
-    life: &'a Life,
-    /// The lives of the clients of the other locks of a group.
-    others: &'a [&'a Life],
+    /// The lives of the clients of its locks; the close of any of these clients wakes the caller.
+    lives: &'a [Arc<Life>],
     cancel: Option<&'a Cancel>,
     /// Whether the caller waits for other owners; a holder who re-enters, and a caller who asks once, do not.
     waits: bool,
@@ -23,14 +25,13 @@ pub(crate) struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    pub(crate) fn new(life: &'a Life, cancel: Option<&'a Cancel>, waits: bool) -> Self {
-        Self { life, others: &[], cancel, waits, bell: OnceCell::new(), hung: OnceCell::new() }
+    pub(crate) fn new(life: &'a Arc<Life>, cancel: Option<&'a Cancel>, waits: bool) -> Self {
+        Self::of_several(slice::from_ref(life), cancel, waits)
     }
 
-    /// A caller of locks of several clients; the close of any of these clients wakes the caller.
-    pub(crate) fn of_several(lives: &'a [&'a Life], cancel: Option<&'a Cancel>, waits: bool) -> Option<Self> {
-        let (life, others) = lives.split_first()?;
-        Some(Self { others, ..Self::new(life, cancel, waits) })
+    /// A caller of locks of several clients.
+    pub(crate) fn of_several(lives: &'a [Arc<Life>], cancel: Option<&'a Cancel>, waits: bool) -> Self {
+        Self { lives, cancel, waits, bell: OnceCell::new(), hung: OnceCell::new() }
     }
 
     /// Wakes the caller from its pauses.
@@ -38,19 +39,15 @@ impl<'a> Caller<'a> {
         self.bell.get_or_init(Bell::new)
     }
 
-    fn lives(&self) -> impl Iterator<Item = &'a Life> {
-        std::iter::once(self.life).chain(self.others.iter().copied())
-    }
-
     /// Fails if this caller must not go on.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.lives().any(Life::is_closed) {
+        if self.lives.iter().any(|life| life.is_closed()) {
             return Err(closed());
         }
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; the lock is not held"));
         }
-        if self.waits && self.lives().any(Life::is_stopped) {
+        if self.waits && self.lives.iter().any(|life| life.is_stopped()) {
             let text = "stop_waiting() ended the waits of the client; the lock is not held";
             return Err(Error::new(ErrorKind::Cancelled, text));
         }
@@ -60,7 +57,7 @@ impl<'a> Caller<'a> {
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(crate) fn sleep(&self, until: Instant) -> Result<()> {
         self.hung.get_or_init(|| {
-            let closing = self.lives().map(|life| life.hang(self.bell()));
+            let closing = self.lives.iter().map(|life| life.hang(self.bell()));
             closing.chain(self.cancel.map(|cancel| cancel.hang(self.bell()))).collect()
         });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
@@ -83,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_cancel_before_the_pause_ends_it_at_once() {
-        let life = Life::new();
+        let life = Arc::new(Life::new());
         let cancel = Cancel::new();
         let caller = Caller::new(&life, Some(&cancel), true);
         cancel.cancel();

@@ -111,11 +111,6 @@ impl Handle {
         self.0.0.fair_patience
     }
 
-    /// Whether both are handles of one client.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
     /// The server of a lock as error texts show it.
     pub(crate) fn server_of(&self, name: &LockName) -> String {
         self.0.0.sender.server(name).label()

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::engine::acquire::stand_back::Wanted;
 use crate::engine::caller::Caller;
-use crate::engine::handle::{Handle, Operation};
+use crate::engine::handle::Handle;
 use crate::engine::life::Life;
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
@@ -32,10 +32,6 @@ pub(crate) struct Members {
     pub(crate) members: Vec<SingleLock>,
     /// The modifiers of each member.
     pub(crate) modifiers: Vec<Modifiers>,
-    /// The clients of the members, each once.
-    clients: Vec<Handle>,
-    /// The place of each member's client in that list.
-    client_of: Vec<usize>,
     /// The members in the canonical order, by server and name.
     order: Vec<usize>,
     pub(crate) form: Arc<dyn Form>,
@@ -144,14 +140,6 @@ impl Members {
         }
         let name: Arc<str> = form.name(&members).into();
         form.check(&members).map_err(|error| error.about(&*name))?;
-        let (mut clients, mut client_of): (Vec<Handle>, Vec<usize>) = (vec![], vec![]);
-        for member in &members {
-            let known = clients.iter().position(|client| client.is(&member.handle));
-            client_of.push(known.unwrap_or(clients.len()));
-            if known.is_none() {
-                clients.push(member.handle.clone());
-            }
-        }
         let places: Vec<(String, &LockName)> =
             members.iter().map(|member| (member.handle.server_of(&member.name), &member.name)).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -160,12 +148,7 @@ impl Members {
             let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
             return Err(bad(text).about(places[twice[0]].1));
         }
-        Ok(Self { name, members, modifiers, clients, client_of, order, form })
-    }
-
-    /// Begins an operation of every client.
-    pub(crate) fn begin(&self) -> Result<Vec<Operation<'_>>> {
-        self.clients.iter().map(Handle::begin).collect()
+        Ok(Self { name, members, modifiers, order, form })
     }
 
     /// How many of the members must be held.
@@ -192,22 +175,22 @@ impl Members {
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
     /// the members, with nothing for a member that was not granted.
     pub(crate) fn acquire(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
-        let operations = self.begin()?;
-        let engines: Vec<&Engine> = operations.iter().map(|operation| &**operation).collect();
-        let lives: Vec<&Life> = engines.iter().map(|engine| &*engine.life).collect();
+        let operations = self.members.iter().map(|member| member.handle.begin()).collect::<Result<Vec<_>>>()?;
+        let mut lives: Vec<Arc<Life>> = operations.iter().map(|operation| Arc::clone(&operation.life)).collect();
+        lives.dedup_by(|one, other| Arc::ptr_eq(one, other));
         let thread = (!modifiers.owned).then(ThreadId::current);
         let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
         let request = |&place: &usize| {
-            let (SingleLock { kind, name, .. }, engine) = (&self.members[place], engines[self.client_of[place]]);
-            engine.request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
+            let SingleLock { kind, name, .. } = &self.members[place];
+            operations[place].request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
         let mut new = requests.iter().filter(|request| request.held_by(thread.as_ref()).is_none());
         let is_new = new.nth(requests.len() - self.needed()).is_some();
         let waits = wait != Wait::Not && is_new;
-        let Some(caller) = Caller::of_several(&lives, modifiers.cancel.as_ref(), waits) else { return Ok(None) };
+        let caller = Caller::of_several(&lives, modifiers.cancel.as_ref(), waits);
         caller.check()?;
-        let observed = engines[self.client_of[0]];
+        let observed = &operations[0];
         let began = (is_new && observed.config.observer.is_some()).then(Instant::now);
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait });
         if let Some(began) = began {
