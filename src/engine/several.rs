@@ -12,7 +12,7 @@ use crate::engine::acquire::stand_back::Wanted;
 use crate::engine::caller::Caller;
 use crate::engine::handle::Handle;
 use crate::engine::life::Life;
-use crate::engine::parts::Engine;
+use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::TakeEnded;
@@ -20,6 +20,7 @@ use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
+use crate::script::bundle::MOST_PARTS;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 use all::All;
@@ -217,6 +218,21 @@ pub(crate) fn list(form: &str, members: &[SingleLock]) -> String {
     let more = members.len() - named.len();
     let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
     format!("{form}({}{rest})", named.join(", "))
+}
+
+/// Puts together what can share a request: the parts of one bundle, up to a limit.
+fn in_shares<T>(parts: impl IntoIterator<Item = (Option<Bundle>, T)>) -> Vec<Vec<T>> {
+    let mut shares: Vec<(Option<Bundle>, Vec<T>)> = vec![];
+    for (bundle, part) in parts {
+        let has_room = |(other, share): &&mut (Option<Bundle>, Vec<T>)| {
+            bundle.is_some() && *other == bundle && share.len() < MOST_PARTS
+        };
+        match shares.iter_mut().find(has_room) {
+            Some((_, share)) => share.push(part),
+            None => shares.push((bundle, vec![part])),
+        }
+    }
+    shares.into_iter().map(|(_, share)| share).collect()
 }
 
 /// A lock that is wanted with others, as the rule of turns sees it.

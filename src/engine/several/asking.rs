@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
-use crate::engine::parts::{Bundle, Engine};
-use crate::engine::request::{AcquireRequest, Grant};
+use crate::engine::parts::Engine;
+use crate::engine::request::Grant;
 use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::several::in_shares;
 use crate::error::{Error, Result};
-use crate::script::bundle::{BundleAttempt, MOST_PARTS, PartState};
+use crate::script::bundle::{BundleAttempt, PartState};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::wait_loop::TakeOutcome;
-use crate::time::Instant;
 use crate::transport::Confirmation;
 
 /// The reply about one lock.
@@ -38,84 +38,62 @@ enum Answered {
     Bundle(BundleAttempt),
 }
 
-/// Locks that share a request, by their places in the list.
-struct BundleShare {
-    /// What the locks have in common; `None` for a request of its own.
-    bundle: Option<Bundle>,
-    places: Vec<usize>,
-}
-
 /// Asks once for every lock, each within its bounds. Returns the replies in order; a lock without a usable reply is
 /// cleared away in the background.
 pub(crate) fn ask_at_once(
-    mut asking: Vec<Acquisition<'_>>,
+    asking: Vec<Acquisition<'_>>,
     caller: &Caller<'_>,
     limit: impl Fn(&Engine, Bounds) -> Bounds,
 ) -> Vec<Heard> {
-    let shares = shares(&asking);
-    let requests: Vec<(Call<Answered>, Bounds)> = shares
-        .iter()
-        .map(|share| match &share.places[..] {
-            places @ [first, _, ..] => {
-                let bounds: Vec<Bounds> = places.iter().map(|place| asking[*place].ask_in_bundle()).collect();
-                let parts: Vec<_> = places.iter().map(|place| asking[*place].args()).collect();
-                let call = asking[*first].request().kind.acquire_all(&parts).map(Answered::Bundle);
-                (call.confirmed(confirmation(&asking, places), Answered::is_granted), bounds[0])
-            }
-            places => {
-                let (call, bounds) = asking[places[0]].ask();
-                let confirmation = asking[places[0]].confirmation();
-                (call.map(Answered::One).confirmed(confirmation, Answered::is_granted), bounds)
-            }
-        })
-        .collect();
+    let asking = asking.into_iter().enumerate().map(|(place, asker)| (asker.bundle(), (place, asker)));
+    let mut shares = in_shares(asking);
+    let requests: Vec<(Call<Answered>, Bounds)> = shares.iter_mut().map(|share| request(share)).collect();
     let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| {
-        let engine = asking[share.places[0]].request().engine;
+        let engine = share[0].1.request().engine;
         engine.sender.outgoing(InDoubt::default(), call, limit(engine, *bounds))
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
-    let askers: Vec<_> = asking.iter().map(|asker| (asker.request(), asker.started())).collect();
-    let mut replies: Vec<Option<Heard>> = asking.iter().map(|_| None).collect();
-    let mut asking: Vec<Option<Acquisition<'_>>> = asking.into_iter().map(Some).collect();
-    for (share, outcome) in shares.iter().zip(&outcomes) {
-        for (index, place) in share.places.iter().enumerate() {
-            let run_id = outcome.as_ref().ok().and_then(|answer| answer.run_id.clone());
-            let reply = asking[*place].take().map(|acquisition| hear(acquisition, outcome, index));
-            replies[*place] = reply.map(|reply| Heard { reply, run_id });
+    let mut all = vec![];
+    for (share, outcome) in shares.into_iter().zip(&outcomes) {
+        let answer = outcome.as_ref().ok();
+        for (index, (place, acquisition)) in share.into_iter().enumerate() {
+            let (request, started) = (acquisition.request(), acquisition.started());
+            let reply = hear(acquisition, outcome, index);
+            let run_id = answer.and_then(|answer| answer.run_id.clone());
+            all.push((place, request, started, answer, Heard { reply, run_id }));
         }
     }
     // The clients know all grants before an observer hears anything, because the observer may close a client, and a
     // grant after the close could not be given back.
-    tell(&shares, &outcomes, &replies, &askers);
-    replies.into_iter().flatten().collect()
-}
-
-/// Tells what each granted request shows, and its grants.
-fn tell(
-    shares: &[BundleShare],
-    outcomes: &[std::result::Result<Answer<Answered>, Failed>],
-    replies: &[Option<Heard>],
-    askers: &[(&AcquireRequest<'_>, Instant)],
-) {
-    for (share, outcome) in shares.iter().zip(outcomes) {
-        let Some(answer) = outcome.as_ref().ok().filter(|answer| answer.value.is_granted()) else { continue };
-        for place in &share.places {
-            let (request, started) = askers[*place];
-            let engine = request.engine;
-            let grant = match &replies[*place] {
-                Some(Heard { reply: Ok(Reply::Granted((hold, _))), .. }) => Some((&**hold, started, false)),
-                _ => None,
-            };
-            let missing = engine.sender.judge(request.name, request.needs, answer.copies.as_ref(), "");
-            engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
-        }
+    for (_, request, started, answer, heard) in &all {
+        let Some(answer) = answer.filter(|answer| answer.value.is_granted()) else { continue };
+        let grant = match &heard.reply {
+            Ok(Reply::Granted((hold, _))) => Some((&**hold, *started, false)),
+            _ => None,
+        };
+        let missing = request.engine.sender.judge(request.name, request.needs, answer.copies.as_ref(), "");
+        request.engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
     }
+    all.sort_by_key(|(place, ..)| *place);
+    all.into_iter().map(|(.., heard)| heard).collect()
 }
 
-/// The step that confirms the grant of these locks, which share a request.
-fn confirmation(asking: &[Acquisition<'_>], places: &[usize]) -> Option<Confirmation> {
-    let all = places.iter().filter_map(|place| asking[*place].confirmation());
-    all.reduce(|one, other| Confirmation { needs: one.needs.and(other.needs), ..one })
+/// The request of locks that share one, confirmed as all of them need.
+fn request(share: &mut [(usize, Acquisition<'_>)]) -> (Call<Answered>, Bounds) {
+    let confirmation = share.iter().filter_map(|(_, asker)| asker.confirmation());
+    let confirmation = confirmation.reduce(|one, other| Confirmation { needs: one.needs.and(other.needs), ..one });
+    let (call, bounds) = match share {
+        [(_, one)] => {
+            let (call, bounds) = one.ask();
+            (call.map(Answered::One), bounds)
+        }
+        all => {
+            let bounds: Vec<Bounds> = all.iter_mut().map(|(_, asker)| asker.ask_in_bundle()).collect();
+            let parts: Vec<_> = all.iter().map(|(_, asker)| asker.args()).collect();
+            (all[0].1.request().kind.acquire_all(&parts).map(Answered::Bundle), bounds[0])
+        }
+    };
+    (call.confirmed(confirmation, Answered::is_granted), bounds)
 }
 
 impl Answered {
@@ -125,21 +103,6 @@ impl Answered {
             Self::Bundle(attempt) => *attempt == BundleAttempt::Granted,
         }
     }
-}
-
-/// Puts the locks that one request can take together.
-fn shares(asking: &[Acquisition<'_>]) -> Vec<BundleShare> {
-    let mut shares: Vec<BundleShare> = vec![];
-    for (place, acquisition) in asking.iter().enumerate() {
-        let bundle = acquisition.bundle();
-        let has_room =
-            |share: &&mut BundleShare| bundle.is_some() && share.bundle == bundle && share.places.len() < MOST_PARTS;
-        match shares.iter_mut().find(has_room) {
-            Some(share) => share.places.push(place),
-            None => shares.push(BundleShare { bundle, places: vec![place] }),
-        }
-    }
-    shares
 }
 
 /// Gives one lock its part of the outcome of its request.

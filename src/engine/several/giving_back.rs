@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::partial::PartRelease;
-use crate::engine::parts::{Bundle, Engine};
+use crate::engine::parts::Engine;
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::{AcquireRequest, Grant};
 use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::several::in_shares;
 use crate::error::{Error, Result};
-use crate::script::bundle::{BundleRelease, MOST_PARTS};
+use crate::script::bundle::BundleRelease;
 use crate::script::{Call, Released};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::GuardNumber;
@@ -32,16 +33,13 @@ struct Leaving<'a> {
     in_doubt: InDoubt,
 }
 
-/// Holds whose last releases share a request, and what they have in common; `None` for a request of its own.
-type ReleaseShare<'a> = (Option<Bundle>, Vec<Leaving<'a>>);
-
 /// Releases every guard within its bounds; a failure of one guard stops no other. Returns the outcomes in order. A
 /// release in doubt is cleaned up in the background.
 pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bounds) -> Vec<Result<()>> {
     let mut outcomes: Vec<Result<()>> = held.iter().map(|_| Ok(())).collect();
     let start = Instant::now();
     let bounds = bounds_of(held.iter().map(|held| held.engine), bounds);
-    let (mut shares, mut parts): (Vec<ReleaseShare<'_>>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
+    let (mut leaving, mut parts): (Vec<_>, Vec<(usize, PartRelease<'_>)>) = (vec![], vec![]);
     // A loss is told before any hold is half released, because the observer may take the locks.
     for held in held {
         held.engine.keeper.with_ledger(held.hold, |ledger, now| ledger.look(now));
@@ -54,22 +52,16 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             Begun::Last(last) => {
                 let in_doubt = last.take_in_doubt();
                 let with = held.engine.bundle_of(&*held.hold.kind, &held.hold.name).filter(|_| in_doubt.is_empty());
-                let leaving = Leaving { place, held, last, in_doubt };
-                let share = shares
-                    .iter_mut()
-                    .find(|(other, leaving)| with.is_some() && *other == with && leaving.len() < MOST_PARTS);
-                match share {
-                    Some((_, share)) => share.push(leaving),
-                    None => shares.push((with, vec![leaving])),
-                }
+                leaving.push((with, Leaving { place, held, last, in_doubt }));
             }
         }
     }
+    let mut shares = in_shares(leaving);
     // No server delays the releases at another one, so all requests go out at once.
-    let calls = shares.iter().map(|(_, leaving)| request(leaving));
+    let calls = shares.iter().map(|leaving| request(leaving));
     let calls: Vec<Call<Vec<Released>>> =
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
-    let whole = shares.iter_mut().map(|(_, leaving)| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
+    let whole = shares.iter_mut().map(|leaving| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
     let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.turn.take_in_doubt()))).zip(&calls);
     let sends =
         sends.map(|((place, in_doubt), call)| held[place].engine.sender.outgoing(in_doubt, call, bounds(place)));
@@ -78,7 +70,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     for ((place, part), answer) in parts.into_iter().zip(answers.split_off(shares.len())) {
         outcomes[place] = held[place].engine.keeper.finish_part(part, part_of(&answer, 0));
     }
-    for ((_, leaving), answer) in shares.into_iter().zip(answers) {
+    for (leaving, answer) in shares.into_iter().zip(answers) {
         for (index, Leaving { place, held, last, .. }) in leaving.into_iter().enumerate() {
             outcomes[place] = held.engine.finish_release(last, part_of(&answer, index));
         }
