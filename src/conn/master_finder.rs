@@ -14,7 +14,7 @@ use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFi
 use super::server::Server;
 use super::target::Service;
 use super::trouble::no_thread;
-use crate::error::{Error, ErrorKind, Refusal, Stop};
+use crate::error::{Error, ErrorKind, Stop};
 use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
@@ -149,12 +149,6 @@ fn start<'scope, T: Send + 'scope>(
 fn end<T>(thread: Asking<'_, T>) -> Result<T, Error> {
     let panicked = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked"));
     thread.join().unwrap_or_else(panicked)
-}
-
-/// Ends a round trip in which the server refused a question.
-fn all_answered(replies: &[Value]) -> Result<(), Stop> {
-    let refusal = |reply: &Value| if let Value::ServerError(error) = reply { Some(Refusal::new(error)) } else { None };
-    replies.iter().find_map(refusal).map_or(Ok(()), |refusal| Err(Stop::Refused(refusal)))
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);

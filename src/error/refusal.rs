@@ -28,6 +28,11 @@ impl Refusal {
         Self::of(word_of(reply.code(), detail), &text)
     }
 
+    /// The refusal in a reply, if the reply is one.
+    pub(crate) fn in_reply(reply: &redis::Value) -> Option<Self> {
+        if let redis::Value::ServerError(error) = reply { Some(Self::new(error)) } else { None }
+    }
+
     /// Reads a refusal from the text of an error reply.
     pub(crate) fn from_text(text: &str) -> Self {
         let text = without_places(text);

@@ -17,3 +17,10 @@ pub(crate) enum Stop {
     /// The request changed nothing, and the key has more data than any lock.
     NotALock,
 }
+
+impl Stop {
+    /// Ends the round trips where one of these replies is a refusal.
+    pub(crate) fn at_a_refusal<'a>(replies: impl IntoIterator<Item = &'a Value>) -> Result<(), Self> {
+        replies.into_iter().find_map(Refusal::in_reply).map_or(Ok(()), |refusal| Err(Self::Refused(refusal)))
+    }
+}

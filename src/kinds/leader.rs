@@ -9,7 +9,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::{read_forced, read_release};
-use crate::script::reply::{int, list, text};
+use crate::script::reply::{int, list, number, text};
 use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
 use crate::time::Lease;
 
@@ -107,10 +107,6 @@ impl Reading {
             _ => None,
         }
     }
-}
-
-fn number(value: &Value) -> Option<u64> {
-    text(value)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -160,16 +160,12 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let names_another = |reply: &Value| match reply {
-            Value::ServerError(error) => Some(Refusal::new(error)).filter(Refusal::is_of_routing),
-            _ => None,
-        };
         let following = |RoundTrips { run, publishes }| {
             let run = move |send: &mut Pipeline<'_>, pub_sub| {
                 let mut send = |commands: &[Cmd]| {
                     let replies = send(commands)?;
-                    replies.iter().find_map(names_another).map_or(Ok(()), |refusal| Err(Stop::Refused(refusal)))?;
-                    Ok(replies)
+                    let elsewhere = replies.iter().filter_map(Refusal::in_reply).find(Refusal::is_of_routing);
+                    elsewhere.map_or(Ok(replies), |refusal| Err(Stop::Refused(refusal)))
                 };
                 run(&mut send, pub_sub)
             };
@@ -242,9 +238,9 @@ pub(crate) fn pipelined<T>(
             replies[*place] = reply;
         }
     }
-    let answer = |(call, reply): (&Call<T>, Value)| match reply {
-        Value::ServerError(error) => Some(Err(Refusal::new(&error))),
-        reply => call.read(&reply).map(Ok),
+    let answer = |(call, reply): (&Call<T>, Value)| match Refusal::in_reply(&reply) {
+        Some(refusal) => Some(Err(refusal)),
+        None => call.read(&reply).map(Ok),
     };
     known(calls.iter().zip(replies).map(answer).collect())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::reply::{int, list, text};
+use super::reply::{int, known, server_time, text};
 use super::{Pipeline, command};
 use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
@@ -94,7 +94,7 @@ pub(crate) fn examine(
     let settings = settings.into_iter().collect::<Reported<Vec<_>>>();
     let settings = settings.map(|settings| settings.into_iter().flatten().collect());
     let asked = since_epoch();
-    let reply = only(send(&[cmd("TIME")])?)?;
+    let reply = known(send(&[cmd("TIME")])?.pop())?;
     let clock = told(&reply, server_time)?.map(|time| compared(time, asked, since_epoch()));
     // No connection has the largest id. Behind a proxy the own id may be that of another client.
     let fence = command("CLIENT", ("KILL", "ID", i64::MAX, "SKIPME", "yes"));
@@ -123,23 +123,9 @@ fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<S
     Ok(Ok(endless))
 }
 
-/// The names and the values in a reply: a map in RESP3, a list in RESP2.
-fn pairs(reply: &Value) -> Option<Vec<(&Value, &Value)>> {
-    match reply {
-        Value::Map(pairs) => Some(pairs.iter().map(|(name, value)| (name, value)).collect()),
-        Value::Array(values) => Some(values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()),
-        _ => None,
-    }
-}
-
 /// The names and the values in a reply that has texts only.
 fn texts(reply: &Value) -> Option<Vec<(String, String)>> {
-    pairs(reply)?.into_iter().map(|(name, value)| Some((text(name)?, text(value)?))).collect()
-}
-
-fn server_time(reply: &Value) -> Option<Duration> {
-    let [seconds, micros] = list(reply)? else { return None };
-    Some(Duration::from_secs(text(seconds)?.parse().ok()?) + Duration::from_micros(text(micros)?.parse().ok()?))
+    reply.as_map_iter()?.map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 /// The server read its clock between the two readings of ours.
@@ -150,7 +136,7 @@ fn compared(server: Duration, before: Duration, after: Duration) -> ClockDiffere
 }
 
 fn id_in_hello(reply: &Value) -> Option<i64> {
-    pairs(reply)?.into_iter().find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
+    reply.as_map_iter()?.find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
 }
 
 fn fields(info: &str) -> BTreeMap<String, String> {
@@ -160,14 +146,10 @@ fn fields(info: &str) -> BTreeMap<String, String> {
 
 /// The answer in a reply, or its refusal; ends the round trips for a reply of an unknown shape.
 fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Reported<T>, Stop> {
-    match reply {
-        Value::ServerError(error) => Ok(Err(Error::refused(Refusal::new(error)))),
-        reply => read(reply).map(Ok).ok_or(Stop::NoReply),
+    match Refusal::in_reply(reply) {
+        Some(refusal) => Ok(Err(Error::refused(refusal))),
+        None => known(read(reply)).map(Ok),
     }
-}
-
-fn only(replies: Vec<Value>) -> Result<Value, Stop> {
-    replies.into_iter().next().ok_or(Stop::NoReply)
 }
 
 /// So many replies leave room for the requests of other clients.

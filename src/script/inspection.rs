@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{Arg, Cmd, Value};
 
 use super::answer::{IfLock, NotALock};
-use super::reply::{int, known, list, text};
+use super::reply::{int, known, list, number, server_time, text, texts};
 use super::{Call, Pipeline, command};
 use crate::error::{Refusal, Stop};
 use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
@@ -67,13 +67,13 @@ impl Inspector<'_, '_> {
         let [kind, ttl, token, leader, queue, permits, time, listening] = &replies[..] else {
             return Err(Stop::NoReply);
         };
-        self.found.remaining = ttl.as_ref().and_then(int).and_then(millis);
-        self.found.token = token.as_ref().and_then(number).map(FencingToken::new);
-        self.found.waiting_clients = listening.as_ref().map_or(0, count_of);
-        let waiters: Vec<String> = queue.as_ref().and_then(list).unwrap_or_default().iter().filter_map(text).collect();
-        let has_permits = permits.as_ref().and_then(int).is_some_and(|permits| permits > 0);
-        let now = time.as_ref().and_then(server_time);
-        let is_lock = match kind.as_ref().and_then(text).as_deref() {
+        self.found.remaining = int(ttl).and_then(millis);
+        self.found.token = number(token).map(FencingToken::new);
+        self.found.waiting_clients = count_of(listening);
+        let waiters = texts(queue);
+        let has_permits = int(permits).is_some_and(|permits| permits > 0);
+        let now = server_time(time);
+        let is_lock = match text(kind).as_deref() {
             Some("hash") => self.hash(now)?,
             Some("string") => self.string()?,
             // Without the right to ask nothing is known.
@@ -87,9 +87,7 @@ impl Inspector<'_, '_> {
             self.permits(&taken, now)?;
         }
         if matches!(self.found.kind, None | Some(LockKind::Plain)) {
-            let leader: Vec<String> =
-                leader.as_ref().and_then(list).unwrap_or_default().iter().filter_map(text).collect();
-            match (&leader[..], self.found.holders.first()) {
+            match (&texts(leader)[..], self.found.holders.first()) {
                 ([owner, candidate, since], Some(holder)) if *owner == holder.owner => {
                     self.found.leader = Some(candidate.clone());
                     self.found.led_for =
@@ -104,21 +102,21 @@ impl Inspector<'_, '_> {
         if !waiters.is_empty() {
             let channel = name.channel();
             let subscribers = self.subscribers(waiters.iter().map(|owner| format!("{channel}:{owner}")).collect());
-            self.found.waiting_clients += self.ask_one(subscribers)?.as_ref().map_or(0, count_of);
+            self.found.waiting_clients += count_of(&self.ask_one(subscribers)?);
         }
         self.found.waiters = waiters.into_iter().map(|owner| InspectedWaiter { owner, client: None }).collect();
         Ok(true)
     }
 
-    /// Sends commands. A reply is `None` where the user may not run the command, or the key has another type. While
-    /// the slot moves, the lock decides where all is asked; a key beside the lock that is not there counts as none.
-    fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Option<Value>>, Stop> {
+    /// Sends commands. A reply is nil where the user may not run the command, or the key has another type. While the
+    /// slot moves, the lock decides where all is asked; a key beside the lock that is not there counts as none.
+    fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Stop> {
         let mut all = vec![];
         for commands in commands.chunks(MOST_AT_ONCE) {
             for (command, reply) in commands.iter().zip((self.send)(commands)?) {
                 let is_beside = key_of(command) != self.name.key();
                 all.push(match reply {
-                    Value::ServerError(error) if error.code() == "ASK" && is_beside => None,
+                    Value::ServerError(error) if error.code() == "ASK" && is_beside => Value::Nil,
                     reply => told(reply, command, &mut self.found.without_rights)?,
                 });
             }
@@ -127,8 +125,8 @@ impl Inspector<'_, '_> {
     }
 
     /// Sends one command.
-    fn ask_one(&mut self, command: Cmd) -> Result<Option<Value>, Stop> {
-        Ok(self.ask(&[command])?.pop().flatten())
+    fn ask_one(&mut self, command: Cmd) -> Result<Value, Stop> {
+        known(self.ask(&[command])?.pop())
     }
 
     /// The question how many connections listen on these channels.
@@ -143,7 +141,7 @@ impl Inspector<'_, '_> {
     /// A number, or the value of a token lock.
     fn string(&mut self) -> Result<bool, Stop> {
         let value = self.ask_one(command("GETRANGE", (self.name.key(), 0, LONGEST_VALUE)))?;
-        let Some(value) = value.as_ref().and_then(text) else { return Ok(true) };
+        let Some(value) = text(&value) else { return Ok(true) };
         if let Ok(available) = value.parse() {
             self.found.available = Some(available);
             self.found.kind = Some(LockKind::Semaphore);
@@ -162,19 +160,18 @@ impl Inspector<'_, '_> {
         let replies =
             self.ask(&[command("HLEN", key), command("HMGET", (key, "mode")), command("HRANDFIELD", (key, SAMPLE))])?;
         let [length, mode, sample] = &replies[..] else { return Err(Stop::NoReply) };
-        let sample = sample.as_ref().and_then(list).unwrap_or_default();
-        let sample: Vec<String> = sample.iter().filter_map(text).collect();
+        let sample = texts(sample);
         let is_part = |field: &&String| of_group(field).is_some() || is_value(field);
         if sample.iter().any(|field| field != "mode" && !is_hold(field) && !is_part(&field)) {
             return Ok(false);
         }
-        let has_one_field = length.as_ref().and_then(number).is_none_or(|length| length <= 1);
+        let has_one_field = number(length).is_none_or(|length| length <= 1);
         if !has_one_field && !sample.iter().any(|field| field == "mode" || is_part(&field)) && sample.len() < SAMPLE {
             return Ok(false);
         }
         let (fields, is_whole) = self.fields()?;
-        let length = length.as_ref().and_then(number).filter(|_| !is_whole).unwrap_or(fields.len() as u64);
-        let mode = mode.as_ref().and_then(list).and_then(|values| text(values.first()?));
+        let length = number(length).filter(|_| !is_whole).unwrap_or(fields.len() as u64);
+        let mode = list(mode).and_then(|values| text(values.first()?));
         let mode = mode.or_else(|| fields.get("mode").cloned());
         let is_of_group = |field: &String| of_group(field).is_some();
         if let Some(mode) = mode {
@@ -203,7 +200,9 @@ impl Inspector<'_, '_> {
         let (mut fields, mut cursor) = (Fields::new(), "0".to_owned());
         for _ in 0..MOST_PAGES {
             let page = self.ask_one(command("HSCAN", (self.name.key(), &cursor, "COUNT", MOST)))?;
-            let Some(page) = page else { return Ok((fields, false)) };
+            if page == Value::Nil {
+                return Ok((fields, false));
+            }
             let (next, values) = known(page_of(&page))?;
             let pairs = values.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?)));
             fields.extend(pairs);
@@ -242,7 +241,7 @@ impl Inspector<'_, '_> {
         let replies = self.ask(&last_holds)?;
         for (holder, replies) in self.found.holders.iter_mut().zip(replies.chunks_exact(2)) {
             if holder.side == Some(LockKind::Read) {
-                holder.remaining = replies.iter().flatten().filter_map(|reply| millis(int(reply)?)).max();
+                holder.remaining = replies.iter().filter_map(|reply| millis(int(reply)?)).max();
             }
         }
         Ok(true)
@@ -265,9 +264,9 @@ impl Inspector<'_, '_> {
             return Ok(true);
         }
         let reply = self.ask_one(command("HMGET", (self.name.key(), parts)))?;
-        let mut parts = reply.as_ref().and_then(list).map(|parts| parts.chunks_exact(2));
+        let mut parts = list(&reply).unwrap_or_default().chunks_exact(2);
         for (field, owner) in listed {
-            let part = parts.as_mut().and_then(Iterator::next);
+            let part = parts.next();
             let number = |at: usize| part.and_then(|part| text(&part[at])?.parse().ok());
             // Without the clock or the right to read the deadline, the value counts as held.
             let remaining = match (now, part) {
@@ -295,8 +294,9 @@ impl Inspector<'_, '_> {
         ])?;
         let [permits, count, all] = &replies[..] else { return Err(Stop::NoReply) };
         // A flat list in RESP2, a list of pairs in RESP3.
-        let permits = permits.as_ref().and_then(list).unwrap_or_default().iter();
-        let words: Vec<&Value> = permits.flat_map(|value| list(value).unwrap_or(std::slice::from_ref(value))).collect();
+        let permits = list(permits).unwrap_or_default();
+        let words: Vec<&Value> =
+            permits.iter().flat_map(|value| list(value).unwrap_or(std::slice::from_ref(value))).collect();
         for pair in words.chunks_exact(2) {
             let Value::BulkString(id) = pair[0] else { continue };
             let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -305,7 +305,7 @@ impl Inspector<'_, '_> {
             let remaining = now.zip(ends).and_then(|(now, ends)| left(ends, Duration::ZERO, now));
             self.hold(InspectedHolder { remaining, ..holder(id, 1) });
         }
-        let [count, all] = [count, all].map(|reply| reply.as_ref().and_then(int));
+        let [count, all] = [count, all].map(int);
         if let Some(count) = count {
             self.found.holder_count = count.try_into().unwrap_or(0);
         }
@@ -343,10 +343,9 @@ fn holder(owner: String, hold_count: u64) -> InspectedHolder {
     InspectedHolder { owner, hold_count, side: None, value: None, remaining: None, client: None }
 }
 
-/// The reply to a command; `None` where the key has another type, or the user lacks a right, which is listed.
-fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result<Option<Value>, Stop> {
-    let Value::ServerError(error) = reply else { return Ok(Some(reply)) };
-    let refusal = Refusal::new(&error);
+/// The reply to a command; nil where the key has another type, or the user lacks a right, which is listed.
+fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result<Value, Stop> {
+    let Some(refusal) = Refusal::in_reply(&reply) else { return Ok(reply) };
     if refusal.lacks_command() {
         let (word, key) = (
             String::from_utf8_lossy(word_of(command, 0)).to_ascii_lowercase(),
@@ -363,7 +362,7 @@ fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result
     } else if refusal.word() != WRONG_TYPE {
         return Err(Stop::Refused(refusal));
     }
-    Ok(None)
+    Ok(Value::Nil)
 }
 
 /// The word behind the command: its key, or a subcommand.
@@ -415,21 +414,9 @@ fn left(ends_ms: f64, skew: Duration, now: Duration) -> Option<Duration> {
     ends.saturating_add(skew).checked_sub(now).filter(|left| !left.is_zero())
 }
 
-fn server_time(reply: &Value) -> Option<Duration> {
-    let [seconds, micros] = list(reply)? else { return None };
-    Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
-}
-
 fn score(value: &Value) -> Option<f64> {
     match value {
         Value::Double(score) => Some(*score),
-        value => text(value)?.parse().ok(),
-    }
-}
-
-fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
         value => text(value)?.parse().ok(),
     }
 }

@@ -1,8 +1,10 @@
 //! Reads the parts of replies.
 
-use redis::{ServerError, Value};
+use std::time::Duration;
 
-use crate::error::{Refusal, Stop};
+use redis::Value;
+
+use crate::error::Stop;
 
 /// Reads an integer reply.
 pub(crate) fn int(value: &Value) -> Option<i64> {
@@ -30,12 +32,26 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// Reads the texts of a list, also of none.
+pub(crate) fn texts(value: &Value) -> Vec<String> {
+    list(value).unwrap_or_default().iter().filter_map(text).collect()
+}
+
+/// Reads a number, also one that is written as a text.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        value => text(value)?.parse().ok(),
+    }
+}
+
+/// Reads the reply to `TIME`.
+pub(crate) fn server_time(reply: &Value) -> Option<Duration> {
+    let [seconds, micros] = list(reply)? else { return None };
+    Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
+}
+
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
 pub(crate) fn known<T>(part: Option<T>) -> Result<T, Stop> {
     part.ok_or(Stop::NoReply)
-}
-
-/// The refusal of one command of several.
-pub(crate) fn refused(error: &ServerError) -> Stop {
-    Stop::Refused(Refusal::new(error))
 }

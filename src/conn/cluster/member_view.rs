@@ -9,7 +9,7 @@ use crate::conn::command;
 use crate::conn::dialer::Purpose;
 use crate::conn::introduction::text_of;
 use crate::conn::server::Server;
-use crate::error::{Refusal, Stop};
+use crate::error::Stop;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
@@ -42,9 +42,7 @@ pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Mem
     connection.round_trips(Limits::by(deadline), false, |send| {
         let replies = send(&questions)?;
         let [info, slots] = &replies[..] else { return Err(Stop::NoReply) };
-        if let Value::ServerError(error) = slots {
-            return Err(Stop::Refused(Refusal::new(error)));
-        }
+        Stop::at_a_refusal([slots])?;
         let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
         // A user without the right to the first command takes the first map.
         let info = text_of(info);

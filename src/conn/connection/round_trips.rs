@@ -76,11 +76,8 @@ impl Connection {
 
     /// Stops at a refusal that wants a login: who takes each reply by itself would go on with this connection.
     fn unless_logged_out(&self, replies: Vec<Value>) -> Result<Vec<Value>, Stop> {
-        let wants_login = |reply: &Value| match reply {
-            Value::ServerError(error) => Some(Refusal::new(error)).filter(Refusal::is_of_login),
-            _ => None,
-        };
-        let refusal = replies.iter().find_map(wants_login).filter(|_| self.is_proven);
+        let mut refusals = replies.iter().filter_map(Refusal::in_reply);
+        let refusal = refusals.find(|refusal| refusal.is_of_login() && self.is_proven);
         refusal.map_or(Ok(replies), |refusal| Err(Stop::Refused(refusal)))
     }
 }

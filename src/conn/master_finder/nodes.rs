@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Limit, all_answered};
+use super::Limit;
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
 use crate::conn::dialer::{MasterAddress, MasterFinder};
@@ -126,7 +126,7 @@ fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: 
 }
 
 fn is_master(replies: &[Value]) -> Result<bool, Stop> {
-    all_answered(replies)?;
+    Stop::at_a_refusal(replies)?;
     replies.first().and_then(|reply| Hello::read(reply).is_master()).ok_or(Stop::NoReply)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::succession::{Doubt, Opinion, Succession, most_of};
-use super::{Limit, MakesDialers, all_answered};
+use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::dialer::{MasterAddress, MasterFinder, Purpose};
@@ -234,7 +234,7 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<(Opinion, bool)>, St
     if *master == Value::Nil {
         return Ok(None);
     }
-    all_answered(replies)?;
+    Stop::at_a_refusal(replies)?;
     let read = || {
         let Value::Array(place) = master else { return None };
         let [host, port] = place.as_slice() else { return None };
@@ -252,7 +252,7 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<(Opinion, bool)>, St
 
 /// Reads the ids and the places of the other sentinels.
 fn others(replies: &[Value]) -> std::result::Result<Vec<(String, Endpoint)>, Stop> {
-    all_answered(replies)?;
+    Stop::at_a_refusal(replies)?;
     let [Value::Array(others)] = replies else { return Err(Stop::NoReply) };
     let other = |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
     // A sentinel that was never reached has no id.

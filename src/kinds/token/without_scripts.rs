@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis::{Cmd, ServerError, Value, cmd};
+use redis::{Cmd, Value, cmd};
 
 use crate::error::{Loss, Refusal, Stop};
 use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::answer::NO_RECEIVERS;
-use crate::script::reply::{int, known, list, refused};
+use crate::script::reply::{int, known, list, text};
 use crate::script::{Attempt, Call, IfLock, Pipeline, Released, command};
 use crate::time::Lease;
 
@@ -64,10 +64,10 @@ impl Entry {
             // The last two replies count only if `SET` set nothing.
             let replies = send(&[set, self.command("GET"), self.command("PTTL")])?;
             let [set, holder, ttl_ms] = &replies[..] else { return Err(Stop::NoReply) };
+            Stop::at_a_refusal([set])?;
             let holder = match (set, holder) {
                 (Value::Okay, _) => return Ok(Attempt::Granted { token: None }),
-                (Value::ServerError(error), _) => return Err(refused(error)),
-                (Value::Nil, Value::ServerError(error)) => return self.other_type(send, error),
+                (Value::Nil, Value::ServerError(_)) => return self.other_type(send, holder),
                 (Value::Nil, Value::BulkString(holder)) => holder,
                 // The key expired between the two commands.
                 (Value::Nil, Value::Nil) => return Ok(Attempt::Busy { ttl_ms: 0 }),
@@ -78,21 +78,19 @@ impl Entry {
                 let _ = self.release(send)?;
                 continue;
             }
-            let ttl_ms = match ttl_ms {
-                Value::ServerError(error) => return Err(refused(error)),
-                ttl_ms => known(int(ttl_ms))?,
-            };
+            Stop::at_a_refusal([ttl_ms])?;
+            let ttl_ms = known(int(ttl_ms))?;
             return Ok(Attempt::Busy { ttl_ms: if ttl_ms == -2 { 0 } else { ttl_ms } });
         }
     }
 
-    /// The key is not a string: a lock of another kind, or no lock.
-    fn other_type(&self, send: &mut Pipeline<'_>, error: &ServerError) -> Result<Attempt, Stop> {
-        match send(&[self.command("TYPE")])?.first() {
-            Some(Value::SimpleString(kind)) if kind == "hash" => Ok(Attempt::OtherKind),
-            Some(_) => Err(refused(error)),
-            None => Err(Stop::NoReply),
+    /// The key is not a string: a lock of another kind, or no lock, which gets the refusal.
+    fn other_type(&self, send: &mut Pipeline<'_>, refusal: &Value) -> Result<Attempt, Stop> {
+        let kind = known(send(&[self.command("TYPE")])?.pop())?;
+        if text(&kind).as_deref() != Some("hash") {
+            Stop::at_a_refusal([refusal])?;
         }
+        Ok(Attempt::OtherKind)
     }
 
     /// Deletes the key in a transaction if it has the value of this hold. Starts again after a change of the key.
@@ -100,7 +98,7 @@ impl Entry {
         loop {
             // Without the right to `MULTI`, a `DEL` in the same write would run outside a transaction.
             let replies = send(&[self.command("WATCH"), self.command("GET"), cmd("MULTI")])?;
-            check_replies(&replies)?;
+            Stop::at_a_refusal(&replies)?;
             let loss = match replies.get(1) {
                 Some(Value::BulkString(value)) if self.is(value) => None,
                 Some(Value::BulkString(_)) => Some(Loss::Taken),
@@ -108,11 +106,11 @@ impl Entry {
                 _ => return Err(Stop::NoReply),
             };
             if let Some(loss) = loss {
-                check_replies(&send(&[cmd("EXEC")])?)?;
+                Stop::at_a_refusal(&send(&[cmd("EXEC")])?)?;
                 return Ok(Err(loss));
             }
             let replies = send(&[self.command("DEL"), cmd("EXEC")])?;
-            check_replies(&replies)?;
+            Stop::at_a_refusal(&replies)?;
             let results = match replies.last() {
                 Some(Value::Nil) => continue,
                 results => known(results.and_then(list))?,
@@ -147,7 +145,7 @@ impl CompareAndDelete {
                 Value::ServerError(error) if is_no_string(error.details()) => {
                     Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")))
                 }
-                Value::ServerError(error) => return Err(refused(error)),
+                Value::ServerError(error) => return Err(Stop::Refused(Refusal::new(error))),
                 deleted => Ok(known(int(deleted))? == 1),
             };
             self.0.store(is_delifeq, Ordering::Relaxed);
@@ -171,14 +169,6 @@ fn is_unknown(details: Option<&str>) -> bool {
 /// The text with which `DELEX` refuses a key of another type; `DELIFEQ` refuses with `WRONGTYPE`.
 fn is_no_string(details: Option<&str>) -> bool {
     details.is_some_and(|details| details.starts_with("Key should be of string type"))
-}
-
-/// Fails with the first refusal among the replies.
-fn check_replies(replies: &[Value]) -> Result<(), Stop> {
-    replies.iter().try_for_each(|reply| match reply {
-        Value::ServerError(error) => Err(refused(error)),
-        _ => Ok(()),
-    })
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use redis::{Cmd, Value, cmd};
 
-use super::{Reported, only};
+use super::Reported;
 use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
+use crate::script::reply::known;
 use crate::script::{Pipeline, command};
 
 /// The commands that every kind of lock needs.
@@ -17,11 +18,11 @@ const OTHERS: &str = "decrby del exists get hdel hexists hget hgetall hlen hmget
 /// Returns the commands that the user may not run, whatever the key. The commands are queued in a transaction that is
 /// discarded: a server checks rights when it queues a command.
 pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Reported<Vec<&'static str>>, Stop> {
-    if let Value::ServerError(error) = only(send(&[cmd("MULTI")])?)? {
+    if let Some(refusal) = Refusal::in_reply(&known(send(&[cmd("MULTI")])?.pop())?) {
         // Every kind needs these, which may run: they write nothing.
         let replies = send(&SCRIPTS.map(|word| example(word, sample)))?;
         let missing = lacking(&SCRIPTS, &replies);
-        return Ok(if missing.is_empty() { Err(Error::refused(Refusal::new(&error))) } else { Ok(missing) });
+        return Ok(if missing.is_empty() { Err(Error::refused(refusal)) } else { Ok(missing) });
     }
     let all: Vec<_> = SCRIPTS.into_iter().chain(OTHERS.split(' ')).collect();
     let mut questions: Vec<Cmd> = all.iter().map(|word| example(word, sample)).collect();
@@ -31,13 +32,10 @@ pub(super) fn missing(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Repo
 
 /// The words that the user may not run, by the replies to them.
 fn lacking(words: &[&'static str], replies: &[Value]) -> Vec<&'static str> {
-    let lacks = |reply: &Value| match reply {
-        // A refusal for a key or a channel says nothing about the names of locks.
-        Value::ServerError(error) => {
-            let refusal = Refusal::new(error);
-            refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command")
-        }
-        _ => false,
+    // A refusal for a key or a channel says nothing about the names of locks.
+    let lacks = |reply: &Value| {
+        Refusal::in_reply(reply)
+            .is_some_and(|refusal| refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command"))
     };
     words.iter().zip(replies).filter(|(_, reply)| lacks(reply)).map(|(word, _)| *word).collect()
 }

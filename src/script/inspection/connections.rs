@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use redis::Value;
+
 use super::told;
 use crate::error::Stop;
 use crate::inspection::{ClientConnection, Inspection};
@@ -23,8 +25,8 @@ impl Connections {
         let reply = known(send(std::slice::from_ref(&list))?.pop())?;
         let mut without_rights = vec![];
         let clients = match told(reply, &list, &mut without_rights)? {
-            Some(lines) => connections(&known(text(&lines))?),
-            None => HashMap::new(),
+            Value::Nil => HashMap::new(),
+            lines => connections(&known(text(&lines))?),
         };
         Ok(Self { clients, without_rights, without_clients: None })
     }

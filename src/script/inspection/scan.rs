@@ -5,14 +5,14 @@ use redis::{Cmd, Value};
 use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group, page_of};
 use crate::error::{Refusal, Stop};
 use crate::name::{GivenName, LockName};
-use crate::script::reply::{self, known, list, text};
+use crate::script::reply::{known, text, texts};
 use crate::script::{Pipeline, command};
 
 /// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names.
 pub(crate) fn page(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<LockName>), Stop> {
     let reply = send(&[command("SCAN", (cursor, "MATCH", pattern(prefix), "COUNT", MOST_AT_ONCE))])?.pop();
     let reply = known(reply)?;
-    refused(&reply).map_or(Ok(()), Err)?;
+    Stop::at_a_refusal([&reply])?;
     let (next, keys) = known(page_of(&reply))?;
     let names = keys.iter().filter_map(|key| match key {
         Value::BulkString(key) => GivenName::new(String::from_utf8(key.clone()).ok()?.into()).checked().cloned().ok(),
@@ -32,7 +32,7 @@ pub(crate) fn certain_locks(
     let types = ask_each(send, &mut moved, names.iter().map(|name| command("TYPE", name.key())).collect())?;
     let (mut strings, mut hashes) = (vec![], vec![]);
     for (place, kind) in types.iter().enumerate() {
-        match kind.as_ref().and_then(text).as_deref() {
+        match text(kind).as_deref() {
             Some("string") => strings.push(place),
             Some("hash") => hashes.push(place),
             _ => {}
@@ -46,56 +46,41 @@ pub(crate) fn certain_locks(
         }
         samples => samples?,
     };
-    let are_locks = samples.iter().map(|sample| {
-        let fields = sample.as_ref().and_then(list).unwrap_or_default();
-        is_hash_of_lock(&fields.iter().filter_map(text).collect::<Vec<_>>())
-    });
-    let mut found: Vec<usize> =
-        hashes.iter().zip(are_locks).filter(|(_, is_lock)| *is_lock).map(|(at, _)| *at).collect();
+    let hashes = hashes.iter().zip(&samples).filter(|(_, sample)| is_hash_of_lock(&texts(sample)));
+    let mut found: Vec<usize> = hashes.map(|(place, _)| *place).collect();
     let questions = strings.iter().flat_map(|place| {
         let name = &names[*place];
         [command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)), command("TYPE", name.taken_permits())]
     });
     let replies = ask_each(send, &mut moved, questions.collect())?;
     found.extend(strings.iter().zip(replies.chunks_exact(2)).filter_map(|(place, replies)| {
-        let [value, companion] = [0, 1].map(|at| replies[at].as_ref().and_then(text).unwrap_or_default());
+        let [value, companion] = [0, 1].map(|at| text(&replies[at]).unwrap_or_default());
         (is_own(&value) || value.parse::<i64>().is_ok() && companion == "zset").then_some(*place)
     }));
     Ok((found.into_iter().map(|place| names[place].to_string()).collect(), moved))
 }
 
-/// Asks about keys that may be gone by now, or on another server, or out of the user's reach: their replies are `None`.
-fn ask_each(
-    send: &mut Pipeline<'_>,
-    moved: &mut Option<Refusal>,
-    questions: Vec<Cmd>,
-) -> Result<Vec<Option<Value>>, Stop> {
+/// Asks about keys that may be gone by now, or on another server, or out of the user's reach: their replies are nil.
+fn ask_each(send: &mut Pipeline<'_>, moved: &mut Option<Refusal>, questions: Vec<Cmd>) -> Result<Vec<Value>, Stop> {
     if questions.is_empty() {
         return Ok(vec![]);
     }
-    let reply = |reply: Value| match refused(&reply) {
-        Some(Stop::Refused(refusal)) if refusal.word() == "MOVED" => {
+    let reply = |reply: Value| match Refusal::in_reply(&reply) {
+        Some(refusal) if refusal.word() == "MOVED" => {
             *moved = Some(refusal);
-            Ok(None)
+            Ok(Value::Nil)
         }
-        Some(Stop::Refused(refusal))
+        Some(refusal)
             if refusal.word() == WRONG_TYPE
                 || refusal.is_of_routing() && refusal.word() != "CLUSTERDOWN"
                 || refusal.word() == "NOPERM" && !refusal.is_of_right_to_run() =>
         {
-            Ok(None)
+            Ok(Value::Nil)
         }
-        Some(stop) => Err(stop),
-        None => Ok(Some(reply)),
+        Some(refusal) => Err(Stop::Refused(refusal)),
+        None => Ok(reply),
     };
     send(&questions)?.into_iter().map(reply).collect()
-}
-
-fn refused(reply: &Value) -> Option<Stop> {
-    match reply {
-        Value::ServerError(error) => Some(reply::refused(error)),
-        _ => None,
-    }
 }
 
 /// The pattern of all keys with this beginning.
