@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::{Address, Endpoint};
+use super::dialer::Dialer;
 use super::master_finder::MakesDialers;
 use super::pub_sub::PubSubChoice;
 use super::server::Server;
@@ -201,7 +202,8 @@ impl State {
             return *number;
         }
         let number = ServerNumber(self.servers.len());
-        let dialer = (shared.dialer)(number, shared.login.moved_to(place.clone())).in_cluster();
+        let dialer = (shared.dialer)(number, shared.login.moved_to(place.clone()));
+        let dialer = Dialer { in_cluster: true, ..dialer };
         let server = Server::new(dialer, shared.most_connections).choosing(Arc::clone(&shared.pub_sub));
         if self.closed {
             server.close();

@@ -9,6 +9,18 @@ use super::command::command;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::transport::Fault;
 
+/// The purpose of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Locks,
+    /// To end an earlier request, or to ask for the role: a replica is accepted, too.
+    AnyRole,
+    /// To ask for the map of a cluster, which a replica knows as well.
+    Map,
+    /// To ask a Sentinel for the master.
+    Sentinel,
+}
+
 /// One command of the introduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntroductionStep {
@@ -97,32 +109,22 @@ impl Hello {
         (!self.role.is_empty()).then(|| self.role == "master")
     }
 
-    /// Refuses servers that are no Sentinel. An old Sentinel does not know `HELLO`.
-    pub(super) fn check_sentinel(&self, server: &str) -> Result<(), Fault> {
-        if matches!(self.mode.as_str(), "" | "sentinel") {
-            return Ok(());
-        }
-        let text = format!("redis at {server} is no Sentinel: redis+sentinel:// names the Sentinels, not the servers");
-        Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, text)))
-    }
-
-    /// Refuses servers that cannot keep locks.
-    pub(super) fn check(&self, server: &Arc<str>, in_cluster: bool) -> Result<(), Fault> {
-        self.check_mode(server, in_cluster)?;
-        match self.role.as_str() {
-            // Treated like a refused write: a moment later, the host name may lead to the master.
-            "replica" | "slave" => Err(Fault::Refused(Refusal::replica().at(Arc::clone(server)))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses servers that are part of something else than the URL says.
-    pub(super) fn check_mode(&self, server: &Arc<str>, in_cluster: bool) -> Result<(), Fault> {
-        let what = match self.mode.as_str() {
-            "cluster" if !in_cluster => "a node of a Redis Cluster: connect with redis+cluster://",
-            "standalone" if in_cluster => "a server of its own and no node of a Redis Cluster: connect with redis://",
-            "sentinel" => {
+    /// Refuses servers that are part of something else than the URL says, or that are no use for this purpose.
+    pub(super) fn check(&self, server: &Arc<str>, purpose: Purpose, in_cluster: bool) -> Result<(), Fault> {
+        let what = match (self.mode.as_str(), purpose) {
+            // An old Sentinel does not know `HELLO`.
+            (_, Purpose::AnyRole) | ("" | "sentinel", Purpose::Sentinel) => return Ok(()),
+            (_, Purpose::Sentinel) => "no Sentinel: redis+sentinel:// names the Sentinels, not the servers",
+            ("cluster", _) if !in_cluster => "a node of a Redis Cluster: connect with redis+cluster://",
+            ("standalone", _) if in_cluster => {
+                "a server of its own and no node of a Redis Cluster: connect with redis://"
+            }
+            ("sentinel", _) => {
                 "a Sentinel, which keeps no locks: write redis+sentinel://host1,host2,host3/service to find the master"
+            }
+            // Treated like a refused write: a moment later, the host name may lead to the master.
+            (_, Purpose::Locks) if matches!(self.role.as_str(), "replica" | "slave") => {
+                return Err(Fault::Refused(Refusal::replica().at(Arc::clone(server))));
             }
             _ => return Ok(()),
         };
@@ -161,7 +163,7 @@ mod tests {
     fn servers_that_keep_no_locks_are_refused_by_name() {
         let check = |mode: &str, role: &str| {
             let told = Hello { id: None, mode: mode.into(), role: role.into() };
-            told.check(&"h:1/0".into(), false).map_err(|fault| fault.into_error().to_string())
+            told.check(&"h:1/0".into(), Purpose::Locks, false).map_err(|fault| fault.into_error().to_string())
         };
         assert_eq!(check("standalone", "master"), Ok(()));
         assert_eq!(check("", ""), Ok(()));

@@ -10,7 +10,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
-use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder, Purpose};
+use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
+use super::introduction::Purpose;
 use super::server::Server;
 use super::target::Service;
 use super::trouble::no_thread;
@@ -37,17 +38,17 @@ impl Master {
     pub(crate) fn of_service(self, service: Service, of_sentinel: Arc<MakesDialers>) -> Dialer {
         let login = service.master.clone();
         let limit = Limit::of(self.command_timeout);
-        let of_sentinel = move |number, address| of_sentinel(number, address).with_longest_silence(LONGEST_SILENCE);
-        let of_sentinel = Arc::new(of_sentinel);
-        self.told_by(Sentinels::new(service, limit, of_sentinel), login)
+        let longest_silence = Some(LONGEST_SILENCE);
+        let of_sentinel = move |number, address| Dialer { longest_silence, ..of_sentinel(number, address) };
+        self.told_by(Sentinels::new(service, limit, Arc::new(of_sentinel)), login)
     }
 
     /// The master among nodes with this login.
     pub(crate) fn of_nodes(self, login: Address, nodes: Vec<Endpoint>) -> Dialer {
         let nodes = nodes.into_iter().map(|endpoint| {
-            let asker = (self.dialer)(ServerNumber::default(), login.moved_to(endpoint.clone()));
-            let asker = asker.with_purpose(Purpose::AnyRole).with_longest_silence(LONGEST_SILENCE);
-            (endpoint, Arc::new(Server::new(asker, 1)))
+            let dialer = (self.dialer)(ServerNumber::default(), login.moved_to(endpoint.clone()));
+            let (purpose, longest_silence) = (Purpose::AnyRole, Some(LONGEST_SILENCE));
+            (endpoint, Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1)))
         });
         let finder = Nodes::new(nodes.collect(), Limit::of(self.command_timeout));
         self.told_by(finder, login)
@@ -55,11 +56,14 @@ impl Master {
 
     fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, endpoint, dialer, .. } = self;
-        let whole = dialer(ServerNumber::default(), login.clone()).with_label(label.clone());
-        whole.moving(Locator::new(finder, endpoint, move |endpoint| {
+        let whole = dialer(ServerNumber::default(), login.clone());
+        let whole = Dialer { label: label.as_str().into(), ..whole };
+        let locator = Locator::new(finder, endpoint, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
-            dialer.with_label(format!("{endpoint} ({label})")).with_longest_silence(LONGEST_SILENCE)
-        }))
+            let label = format!("{endpoint} ({label})").into();
+            Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
+        });
+        Dialer { locator: Some(locator), ..whole }
     }
 }
 

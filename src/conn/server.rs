@@ -10,8 +10,9 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::connection::Connection;
-use super::dialer::{Dialer, Purpose};
+use super::dialer::Dialer;
 use super::down::Down;
+use super::introduction::Purpose;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
 use super::server_start::{Runs, ServerStart};
@@ -319,10 +320,9 @@ impl Server {
             return Ok(false);
         }
         // By now the host name leads to another server, which never saw the request.
-        match self.dialer.dial_again(identity, limits.end(), |stream| self.pool.opened(stream)) {
-            Some(Ok(mut connection)) if connection.leads_where(identity) => {
-                fenced(kill(&mut connection, identity, limits))
-            }
+        let Some(peer) = identity.peer else { return Ok(false) };
+        match self.dialer.dial_again(peer, limits.end(), |stream| self.pool.opened(stream)) {
+            Ok(mut connection) if connection.leads_where(identity) => fenced(kill(&mut connection, identity, limits)),
             _ => Ok(false),
         }
     }

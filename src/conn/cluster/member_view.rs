@@ -6,8 +6,7 @@ use redis::Value;
 
 use crate::conn::address::Endpoint;
 use crate::conn::command;
-use crate::conn::dialer::Purpose;
-use crate::conn::introduction::text_of;
+use crate::conn::introduction::{Purpose, text_of};
 use crate::conn::server::Server;
 use crate::error::Stop;
 use crate::time::Instant;

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Dialer, Purpose};
+use super::{Dialer, Dialled};
 use crate::conn::address::Endpoint;
-use crate::conn::connection::Connection;
 #[cfg(feature = "credentials")]
 use crate::conn::credentials::is_of_provider;
+use crate::conn::introduction::Purpose;
 use crate::conn::stream::{Stream, shut_down};
 use crate::conn::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
@@ -91,12 +91,7 @@ impl Locator {
     }
 
     /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
-    pub(in crate::conn) fn dial(
-        &self,
-        asks_start: bool,
-        deadline: Instant,
-        opened: impl Fn(Weak<Stream>),
-    ) -> Result<Box<Connection>, Fault> {
+    pub(in crate::conn) fn dial(&self, asks_start: bool, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
         self.reach(deadline, |stay| {
             if asks_start {
                 stay.dialer.ask_start();

@@ -8,8 +8,8 @@ use super::succession::{Doubt, Opinion, Succession, most_of};
 use super::{Limit, MakesDialers};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
-use crate::conn::dialer::{MasterAddress, MasterFinder, Purpose};
-use crate::conn::introduction::text_of;
+use crate::conn::dialer::{Dialer, MasterAddress, MasterFinder};
+use crate::conn::introduction::{Purpose, text_of};
 use crate::conn::server::Server;
 use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result, Stop};
@@ -222,9 +222,9 @@ impl Poll {
 }
 
 fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
-    let label = address.endpoint.to_string();
-    let dialer = dialer(ServerNumber::default(), address).with_purpose(Purpose::Sentinel).with_label(label);
-    Arc::new(Server::new(dialer, 1))
+    let label = address.endpoint.to_string().into();
+    let dialer = dialer(ServerNumber::default(), address);
+    Arc::new(Server::new(Dialer { purpose: Purpose::Sentinel, label, ..dialer }, 1))
 }
 
 /// Reads what a sentinel says of the service and of itself, and whether it expects no move. `None` where it does not know

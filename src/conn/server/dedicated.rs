@@ -7,7 +7,8 @@ use redis::{Cmd, Value};
 use super::{Server, is_usable};
 use crate::conn::command::command;
 use crate::conn::connection::Connection;
-use crate::conn::introduction::Hello;
+use crate::conn::dialer::Dialer;
+use crate::conn::introduction::{Hello, Purpose};
 use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
 use crate::error::Stop;
@@ -115,7 +116,8 @@ impl DedicatedConnection {
             Err(Fault::Refused(_)) => return Ok(()),
             told => told?,
         };
-        self.server.dialer.check(&told).inspect_err(|_| self.hang_up())
+        let Dialer { label, in_cluster, .. } = &self.server.dialer;
+        told.check(label, Purpose::Locks, *in_cluster).inspect_err(|_| self.hang_up())
     }
 
     /// Closes the connection; the next request opens another one.
