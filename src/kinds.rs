@@ -37,20 +37,32 @@ pub(crate) use token::TokenLock;
 pub use token::{ReleaseBy, TokenOptions};
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::durability::Durability;
-use crate::error::Loss;
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::{read_forced, read_outcome, read_release};
-use crate::script::bundle::{BundleAttempt, BundleRelease, read_releases};
-use crate::script::look::{self, Claim};
-use crate::script::reply::int;
-use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
-use crate::time::Lease;
+use crate::script::query;
 use crate::transport::{Confirmation, PubSub, Question};
+use prelude::*;
+
+/// The words that every kind uses.
+mod prelude {
+    pub(super) use std::time::Duration;
+
+    pub(super) use redis::Value;
+
+    pub(super) use crate::error::Loss;
+    pub(super) use crate::listing::LockKind;
+    pub(super) use crate::name::LockName;
+    pub(super) use crate::owner::OwnerId;
+    pub(super) use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome, read_release};
+    pub(super) use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
+    pub(super) use crate::script::look::{self, Claim};
+    pub(super) use crate::script::once::{self, Once, is_one};
+    pub(super) use crate::script::reply::{int, list, number, text};
+    pub(super) use crate::script::{
+        Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
+    };
+    pub(super) use crate::time::Lease;
+}
 
 static ACQUIRE: Script = lua!("plain/acquire.lua");
 static ACQUIRE_ALL: Script = lua!("plain/acquire_all.lua");

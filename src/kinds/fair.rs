@@ -1,15 +1,6 @@
 //! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
-use redis::Value;
-
-use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, stays};
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::{read_forced, read_release};
-use crate::script::reply::int;
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Script, Side, lua};
-use crate::time::Lease;
+use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, prelude::*, stays};
 
 static ACQUIRE: Script = lua!("fair/acquire.lua");
 static RELEASE: Script = lua!("fair/release.lua");

@@ -1,8 +1,6 @@
 //! The fenced lock: the plain lock with numbered grants, so that a store can refuse a late writer.
 
-use super::{AcquireArgs, Kind};
-use crate::listing::LockKind;
-use crate::script::{Attempt, Call, Script, Side, lua};
+use super::{AcquireArgs, Kind, prelude::*};
 
 static ACQUIRE: Script = lua!("fenced/acquire.lua");
 

@@ -1,23 +1,7 @@
 //! The group lock: the values of a group are locks of their own in one hash, with owner, deadline and hold count of
 //! each.
 
-use std::time::Duration;
-
-use redis::Value;
-
-use super::{AcquireArgs, Kind, UNLOCKED, keys, stays};
-use crate::error::Loss;
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::read_outcome;
-use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
-use crate::script::look::{self, Claim};
-use crate::script::reply::{int, list, text};
-use crate::script::{
-    Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
-};
-use crate::time::Lease;
+use super::{AcquireArgs, Kind, UNLOCKED, keys, prelude::*, stays};
 
 static ACQUIRE: Script = lua!("group/acquire.lua");
 static REENTER: Script = lua!("group/reenter.lua");

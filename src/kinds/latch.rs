@@ -1,9 +1,6 @@
 //! The scripts of the count-down latch: the key holds the remaining count.
 
-use crate::name::LockName;
-use crate::script::once::{self, Once, is_one};
-use crate::script::reply::int;
-use crate::script::{Call, Script, lua};
+use super::prelude::*;
 
 static SET_ONCE: Script = lua!("latch/set_once.lua");
 static COUNT_DOWN: Script = lua!("latch/count_down.lua");

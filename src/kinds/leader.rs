@@ -2,16 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::Value;
-
-use super::{AcquireArgs, Kind, UNLOCKED};
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::{read_forced, read_release};
-use crate::script::reply::{int, list, number, text};
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, lua};
-use crate::time::Lease;
+use super::{AcquireArgs, Kind, UNLOCKED, prelude::*};
 
 static ACQUIRE: Script = lua!("leader/acquire.lua");
 static RELEASE: Script = lua!("leader/release.lua");

@@ -1,21 +1,7 @@
 //! Expiring permits: a counter of free permits, and a sorted set of taken ones, each with a time of its own.
 
-use std::time::Duration;
-
-use redis::Value;
-
-use super::{AcquireArgs, Kind, Queueing};
-use crate::error::Loss;
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::read_release;
-use crate::script::look::{self, Claim};
-use crate::script::once::{self, Once, is_one};
+use super::{AcquireArgs, Kind, Queueing, prelude::*};
 use crate::script::query::read_time_to_live;
-use crate::script::reply::{int, list};
-use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Script, Side, command, lua};
-use crate::time::Lease;
 
 static ACQUIRE: Script = lua!("permits/acquire.lua");
 static RELEASE: Script = lua!("permits/release.lua");

@@ -1,8 +1,6 @@
 //! The plain lock: exclusive, with re-entry or without.
 
-use super::{Kind, only_once};
-use crate::listing::LockKind;
-use crate::script::{Counts, Side};
+use super::{Kind, only_once, prelude::*};
 
 /// Redisson's `RLock`, and its non-reentrant lock: the same state in Redis, but a second take is an error.
 #[derive(Debug)]

@@ -1,17 +1,8 @@
 //! The sides of the read-write lock: one hash for many readers or one writer, and a key for each read hold.
 
-use redis::Value;
-
-use super::{AcquireArgs, Kind, Queueing};
-use crate::error::{Loss, Refusal, Stop};
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::{read_forced, read_outcome, read_release};
-use crate::script::look::{self, Claim};
-use crate::script::reply::{int, list};
-use crate::script::{Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua, query};
-use crate::time::Lease;
+use super::{AcquireArgs, Kind, Queueing, prelude::*};
+use crate::error::{Refusal, Stop};
+use crate::script::query;
 
 static ACQUIRE_READ: Script = lua!("read_write/acquire_read.lua");
 static ACQUIRE_WRITE: Script = lua!("read_write/acquire_write.lua");

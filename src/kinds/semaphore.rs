@@ -1,12 +1,6 @@
 //! The scripts of the semaphore: the key holds the number of free permits.
 
-use redis::Value;
-
-use crate::name::LockName;
-use crate::script::once::{self, Once, is_one};
-use crate::script::reply::{int, list};
-use crate::script::{Call, Script, lua};
-use crate::time::Lease;
+use super::prelude::*;
 
 static ACQUIRE: Script = lua!("semaphore/acquire.lua");
 static RELEASE: Script = lua!("semaphore/release.lua");

@@ -2,13 +2,8 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{Kind, Pauses, Waking, force_release};
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::{Call, IfLock, Side};
+use super::{Kind, Pauses, Waking, force_release, prelude::*};
 use crate::system::random;
 
 /// Redisson's spin lock.

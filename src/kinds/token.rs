@@ -5,22 +5,8 @@ mod without_scripts;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::Value;
-
-use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once, renew_by};
-use crate::error::Loss;
-use crate::listing::LockKind;
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome};
-use crate::script::look::{self, Claim};
-use crate::script::reply::{int, text};
-use crate::script::{
-    Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
-};
-use crate::time::Lease;
+use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once, prelude::*, renew_by};
 use without_scripts::{CompareAndDelete, Entry};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");

@@ -4,15 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
 
-use crate::error::{Loss, Refusal, Stop};
-use crate::name::LockName;
-use crate::owner::OwnerId;
-use crate::script::answer::NO_RECEIVERS;
-use crate::script::reply::{int, known, list, text};
-use crate::script::{Attempt, Call, IfLock, Pipeline, Released, command};
-use crate::time::Lease;
+use crate::error::{Refusal, Stop};
+use crate::kinds::prelude::*;
+use crate::script::Pipeline;
+use crate::script::reply::known;
 
 /// The key of a lock and the value of one hold, for requests without scripts.
 pub(super) struct Entry {
