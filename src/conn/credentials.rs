@@ -25,19 +25,11 @@ pub(crate) struct Provider {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct PackedLogin(Arc<Zeroizing<Vec<u8>>>);
 
-type Answer = Result<PackedLogin, NoLogin>;
+/// The login, or what the provider did in place of giving one, and why.
+type Answer = Result<PackedLogin, (&'static str, ProviderError)>;
 
-/// The reason why the provider gave no credentials.
-#[derive(Clone)]
-struct NoLogin {
-    /// What the provider did.
-    what: &'static str,
-    error: ProviderError,
-}
-
-/// The error of a provider, as the source of several errors.
-#[derive(Clone)]
-struct ProviderError(Arc<dyn StdError + Send + Sync>);
+/// The error of a provider, as the source of several errors. No other error has a source of this type.
+type ProviderError = Arc<dyn StdError + Send + Sync>;
 
 impl Provider {
     pub(crate) fn new(provider: impl Credentials + 'static) -> Self {
@@ -83,8 +75,7 @@ impl Provider {
                 }
                 provider.credentials().map(|login| PackedLogin(Arc::new(login.packed())))
             }));
-            let failed =
-                |what, error: Box<dyn StdError + Send + Sync>| NoLogin { what, error: ProviderError(error.into()) };
+            let failed = |what, error: Box<dyn StdError + Send + Sync>| (what, ProviderError::from(error));
             match login {
                 Ok(login) => login.map_err(|error| failed("failed; source() of this error has its reason", error)),
                 Err(panic) => {
@@ -97,7 +88,7 @@ impl Provider {
         let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");
         let error = match asked {
             Ok((number, Ok(login))) => return Ok((number, login)),
-            Ok((_, Err(NoLogin { what, error }))) => Error::with_source(ErrorKind::Connection, text(what), error),
+            Ok((_, Err((what, error)))) => Error::with_source(ErrorKind::Connection, text(what), error),
             Err(NoAnswer::NotInTime) => {
                 Error::new(ErrorKind::Connection, text(&format!("did not answer within {}", in_words(limit))))
             }
@@ -123,24 +114,6 @@ pub(super) fn is_of_provider(error: &Error) -> bool {
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials(..)")
-    }
-}
-
-impl fmt::Display for ProviderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for ProviderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl StdError for ProviderError {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source()
     }
 }
 
