@@ -64,26 +64,17 @@ pub(crate) enum PubSub {
 impl PubSub {
     /// The command that publishes.
     pub(crate) fn publish(self) -> &'static str {
-        match self {
-            Self::Plain => "PUBLISH",
-            Self::Sharded => "SPUBLISH",
-        }
+        if self == Self::Plain { "PUBLISH" } else { "SPUBLISH" }
     }
 
     /// The command that subscribes.
     pub(crate) fn subscribe(self) -> &'static str {
-        match self {
-            Self::Plain => "SUBSCRIBE",
-            Self::Sharded => "SSUBSCRIBE",
-        }
+        if self == Self::Plain { "SUBSCRIBE" } else { "SSUBSCRIBE" }
     }
 
     /// The command that ends a subscription.
     pub(crate) fn unsubscribe(self) -> &'static str {
-        match self {
-            Self::Plain => "UNSUBSCRIBE",
-            Self::Sharded => "SUNSUBSCRIBE",
-        }
+        if self == Self::Plain { "UNSUBSCRIBE" } else { "SUNSUBSCRIBE" }
     }
 }
 

@@ -131,10 +131,7 @@ impl Inspector<'_, '_> {
 
     /// The question how many connections listen on these channels.
     fn subscribers(&self, channels: Vec<String>) -> Cmd {
-        let word = match self.pub_sub {
-            PubSub::Plain => "NUMSUB",
-            PubSub::Sharded => "SHARDNUMSUB",
-        };
+        let word = if self.pub_sub == PubSub::Plain { "NUMSUB" } else { "SHARDNUMSUB" };
         command("PUBSUB", (word, channels))
     }
 
