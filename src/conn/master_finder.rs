@@ -95,15 +95,11 @@ impl Limit {
                 }
             })
         };
-        thread::scope(|scope| {
-            let connecting = servers.iter().map(|server| match server.why_down(begun) {
-                Some(error) if skips_down => Err(error),
-                _ if server.is_connected() => Ok(None),
-                _ => start(scope, move || connect(server)).map(Some),
-            });
-            let connecting: Vec<_> = connecting.collect();
-            connecting.into_iter().map(|begun| begun.and_then(|thread| thread.map_or(Ok(()), end))).collect()
-        })
+        side_by_side(servers.iter().map(|server| match server.why_down(begun) {
+            Some(error) if skips_down => Err(Err(error)),
+            _ if server.is_connected() => Err(Ok(())),
+            _ => Ok(move || connect(server)),
+        }))
     }
 
     /// Asks these servers at one moment, each in one round trip over the connection that it has. Where there is none, one
@@ -130,29 +126,29 @@ impl Limit {
             }
             answer.map_err(Fault::into_error)
         };
-        let answers = thread::scope(|scope| {
-            let asking = servers.iter().zip(connected);
-            let asking = asking.map(|(server, connected)| connected.and_then(|()| start(scope, move || ask(server))));
-            let asking: Vec<_> = asking.collect();
-            asking.into_iter().map(|begun| begun.and_then(end)).collect()
-        });
-        (asked, answers)
+        let ask = &ask;
+        let asking = servers.iter().zip(connected);
+        let asking = asking.map(|(server, connected)| connected.map(|()| move || ask(server)).map_err(Err));
+        (asked, side_by_side(asking))
     }
 }
 
-type Asking<'scope, T> = thread::ScopedJoinHandle<'scope, Result<T, Error>>;
-
-fn start<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'scope,
-) -> Result<Asking<'scope, T>, Error> {
-    let thread = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, work);
-    thread.map_err(|error| no_thread("ask redis", error))
-}
-
-fn end<T>(thread: Asking<'_, T>) -> Result<T, Error> {
+/// Does each work in a thread of its own, and returns the results in order. An error is a result that is known.
+fn side_by_side<T: Send, W>(works: impl Iterator<Item = Result<W, Result<T, Error>>>) -> Vec<Result<T, Error>>
+where
+    W: FnOnce() -> Result<T, Error> + Send,
+{
     let panicked = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked"));
-    thread.join().unwrap_or_else(panicked)
+    thread::scope(|scope| {
+        let start = |work| thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, work);
+        let begun: Vec<_> = works.map(|work| work.map(start)).collect();
+        let end = begun.into_iter().map(|begun| match begun {
+            Ok(Ok(thread)) => thread.join().unwrap_or_else(panicked),
+            Ok(Err(error)) => Err(no_thread("ask redis", error)),
+            Err(known) => known,
+        });
+        end.collect()
+    })
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);
