@@ -185,7 +185,7 @@ impl Error {
     /// Makes the error for an error reply of Redis.
     pub(crate) fn refused(refusal: Refusal) -> Self {
         let error = Self::new(ErrorKind::Refused, refusal.to_string());
-        error.changed(|inner| Inner { word: Some(refusal.into_word()), ..inner })
+        error.changed(|inner| Inner { word: Some(refusal.word().to_owned()), ..inner })
     }
 
     /// Turns the error into one of the settings, which waiting does not mend.

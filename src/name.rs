@@ -89,34 +89,27 @@ pub(crate) const INVALIDATIONS: &str = "__redis__:invalidate";
 impl LockName {
     pub(crate) const LONGEST: usize = 4 * 1024;
 
-    #[cfg(test)]
-    pub(crate) fn new(name: &str) -> Result<Self, Error> {
-        Self::of(&name.into())
-    }
-
     fn of(name: &Arc<str>) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::new(ErrorKind::BadInput, "a lock name cannot be empty"));
         }
-        if name.len() > Self::LONGEST {
-            return Err(Error::new(
-                ErrorKind::BadInput,
-                format!("a lock name has at most {} bytes; this one has {}", Self::LONGEST, name.len()),
-            ));
-        }
+        Self::check_length("a lock name", name)?;
         Ok(Self { key: Arc::clone(name), part: None })
     }
 
     /// The name of a value under this key. Any text is a value, also the empty one.
     fn with_value(self, value: &str) -> Result<Self, Error> {
-        if value.len() > Self::LONGEST {
-            return Err(Error::new(
-                ErrorKind::BadInput,
-                format!("a value of a group has at most {} bytes; this one has {}", Self::LONGEST, value.len()),
-            ));
-        }
+        Self::check_length("a value of a group", value)?;
         let part = Part { field: field::of_value(value.as_bytes()), text: format!("{}[{value}]", self.key) };
         Ok(Self { part: Some(Arc::new(part)), ..self })
+    }
+
+    fn check_length(what: &str, text: &str) -> Result<(), Error> {
+        if text.len() <= Self::LONGEST {
+            return Ok(());
+        }
+        let text = format!("{what} has at most {} bytes; this one has {}", Self::LONGEST, text.len());
+        Err(Error::new(ErrorKind::BadInput, text))
     }
 
     /// The name that people read: the key, or `group[value]`.
@@ -258,6 +251,12 @@ impl fmt::Display for LockName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl LockName {
+        pub(crate) fn new(name: &str) -> Result<Self, Error> {
+            Self::of(&name.into())
+        }
+    }
 
     #[test]
     fn every_channel_is_in_the_slot_of_its_key() {

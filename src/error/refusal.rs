@@ -19,13 +19,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(reply: &redis::ServerError) -> Self {
-        let detail = reply.details().unwrap_or("");
-        if !is_word(reply.code()) {
-            // The form in which scripts return errors before 7.0: "@user_script: 9: -OOM ...".
-            return Self::from_text(&format!("{} {detail}", reply.code()));
-        }
-        let text = if reply.code() == "ERR" { detail.to_owned() } else { format!("{} {detail}", reply.code()) };
-        Self::of(word_of(reply.code(), detail), &text)
+        Self::from_text(&format!("{} {}", reply.code(), reply.details().unwrap_or("")))
     }
 
     /// The refusal in a reply, if the reply is one.
@@ -33,7 +27,8 @@ impl Refusal {
         if let redis::Value::ServerError(error) = reply { Some(Self::new(error)) } else { None }
     }
 
-    /// Reads a refusal from the text of an error reply.
+    /// Reads a refusal from the text of an error reply. Scripts return errors in another form before 7.0:
+    /// "@user_script: 9: -OOM ...".
     pub(crate) fn from_text(text: &str) -> Self {
         let text = without_places(text);
         let word = match text.split_once(' ') {
@@ -99,10 +94,6 @@ impl Refusal {
         &self.word
     }
 
-    pub(super) fn into_word(self) -> String {
-        self.word
-    }
-
     /// Whether the same request may succeed a little later.
     pub(crate) fn is_transient(&self) -> bool {
         is_passing(&self.word)
@@ -154,11 +145,6 @@ impl Refusal {
     /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
         matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_test(word: &str) -> Self {
-        Self::of(word, "")
     }
 
     fn advice(&self) -> Option<&'static str> {
@@ -300,6 +286,12 @@ const LONGEST: usize = 200;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Refusal {
+        pub(crate) fn for_test(word: &str) -> Self {
+            Self::of(word, "")
+        }
+    }
 
     #[test]
     fn the_word_is_found_wherever_a_server_puts_it() {

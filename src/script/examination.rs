@@ -1,7 +1,5 @@
 //! Questions about a server that tell whether locks are safe there; they change nothing.
 
-pub(crate) mod rights;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -103,7 +101,7 @@ pub(crate) fn examine(
     let (fence, tracking, second) = (told(fence, int)?, told(tracking, |_| Some(()))?, told(second, int)?);
     let endless = endless(send, locks)?;
     // A transaction stays open where the user may not end it, so this question is the last one.
-    let missing = rights::missing(send, sample)?;
+    let missing = missing_rights(send, sample)?;
     Ok(Examination { info, settings, hello, ids: [first, second], fence, tracking, clock, missing, endless, client })
 }
 
@@ -152,6 +150,50 @@ fn told<T>(reply: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Result<Repo
     }
 }
 
+/// Returns the commands that the user may not run, whatever the key. The commands are queued in a transaction that is
+/// discarded: a server checks rights when it queues a command.
+fn missing_rights(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Reported<Vec<&'static str>>, Stop> {
+    if let Some(refusal) = Refusal::in_reply(&known(send(&[cmd("MULTI")])?.pop())?) {
+        // Every kind needs these, which may run: they write nothing.
+        let replies = send(&SCRIPTS.map(|word| example(word, sample)))?;
+        let missing = lacking(&SCRIPTS, &replies);
+        return Ok(if missing.is_empty() { Err(Error::refused(refusal)) } else { Ok(missing) });
+    }
+    let all: Vec<_> = SCRIPTS.into_iter().chain(OTHERS.split(' ')).collect();
+    let mut questions: Vec<Cmd> = all.iter().map(|word| example(word, sample)).collect();
+    questions.push(cmd("DISCARD"));
+    Ok(Ok(lacking(&all, &send(&questions)?)))
+}
+
+/// The words that the user may not run, by the replies to them.
+fn lacking(words: &[&'static str], replies: &[Value]) -> Vec<&'static str> {
+    // A refusal for a key or a channel says nothing about the names of locks.
+    let lacks = |reply: &Value| {
+        Refusal::in_reply(reply)
+            .is_some_and(|refusal| refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command"))
+    };
+    words.iter().zip(replies).filter(|(_, reply)| lacks(reply)).map(|(word, _)| *word).collect()
+}
+
+/// A command with as many arguments as it takes.
+fn example(word: &str, sample: &LockName) -> Cmd {
+    let arguments: &[&str] = match word {
+        "ping" | "time" => return cmd(word),
+        "evalsha" | "eval" => return command(word, ("return 1", "0")),
+        "lindex" | "hexists" | "hdel" | "hget" | "hmget" | "zscore" | "zrem" | "rpush" | "lpos" | "set" | "publish"
+        | "pexpire" | "incrby" | "decrby" => &["1"],
+        "hset" | "zadd" | "lrange" | "lrem" | "zrange" | "zrangebyscore" | "zrevrange" => &["1", "1"],
+        _ => &[],
+    };
+    command(word, (sample.key(), arguments))
+}
+
+/// The commands that every kind of lock needs.
+const SCRIPTS: [&str; 3] = ["ping", "evalsha", "eval"];
+/// The commands that some kinds need.
+const OTHERS: &str = "decrby del exists get hdel hexists hget hgetall hlen hmget hset incrby lindex llen lpop lpos lrange \
+                      lrem pexpire pttl publish rpush set subscribe time type unsubscribe zadd zcard zrange \
+                      zrangebyscore zrem zrevrange zscore";
 /// So many replies leave room for the requests of other clients.
 const MOST_AT_ONCE: usize = 100;
 
