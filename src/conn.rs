@@ -57,7 +57,6 @@ pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +64,7 @@ use crate::error::{Refusal, Result};
 use crate::transport::{Identity, ServerNumber, Slot};
 
 /// The servers, and the routing of keys to them.
-pub(crate) trait Topology: fmt::Debug + Send + Sync {
+pub(crate) trait Topology: Send + Sync {
     /// Returns the way to the server that stores `key` at present. Each attempt of a request asks anew.
     fn route(&self, key: &[u8]) -> Route;
 
@@ -110,7 +109,7 @@ pub(crate) trait Topology: fmt::Debug + Send + Sync {
 }
 
 /// The way of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) server: Arc<Server>,
     /// Whether the server gets the key at present, and runs only requests that say `ASKING`.
@@ -118,7 +117,6 @@ pub(crate) struct Route {
 }
 
 /// What the topology makes of a refusal.
-#[derive(Debug)]
 pub(crate) enum Redirect {
     /// The refusal means the same as on a single server.
     AsItSays,

@@ -7,7 +7,6 @@ use redis::Value;
 use super::frame::{self, Largest};
 
 /// Bytes that were received but not parsed.
-#[derive(Debug)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,

@@ -7,7 +7,6 @@ mod refresh;
 mod slot;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,12 +86,6 @@ impl Cluster {
             shared.state.lock().number(seed, &shared);
         }
         Self { shared: Arc::new(shared) }
-    }
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cluster").field(&self.shared.label).finish()
     }
 }
 

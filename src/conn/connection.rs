@@ -22,7 +22,6 @@ use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits};
 
 /// A connection that is ready for requests.
-#[derive(Debug)]
 pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,

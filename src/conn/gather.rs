@@ -148,7 +148,6 @@ struct Pipeline<'a, T> {
 }
 
 /// The requests that are under way: consecutive requests of a pipeline, sent in one write.
-#[derive(Debug)]
 struct Batch {
     bytes: Vec<u8>,
     /// The number of bytes that the system took.

@@ -15,7 +15,6 @@ pub(crate) enum Tls {}
 pub(crate) enum Connector {}
 
 /// The session of one connection.
-#[derive(Debug)]
 pub(super) enum Session {}
 
 /// What a failure of TLS means.

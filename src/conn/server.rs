@@ -2,7 +2,6 @@
 
 mod dedicated;
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -395,12 +394,6 @@ impl Server {
         if let Some(locator) = &self.dialer.locator {
             locator.close();
         }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Server").field(&self.dialer.label).finish()
     }
 }
 

@@ -12,7 +12,6 @@ use super::trouble::NoConnection;
 use crate::time::Instant;
 
 /// A connected stream, and the TLS session over the stream.
-#[derive(Debug)]
 pub(super) struct Socket {
     pub(super) stream: TimedStream,
     session: Option<Box<Session>>,

@@ -10,7 +10,6 @@ use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 
 /// One server for all keys.
-#[derive(Debug)]
 pub(crate) struct Standalone {
     server: Arc<Server>,
 }

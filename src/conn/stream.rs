@@ -19,7 +19,6 @@ use crate::time::Instant;
 pub(super) type Stream = OwnedFd;
 
 /// A stream and its time-outs.
-#[derive(Debug)]
 pub(super) struct TimedStream {
     stream: Arc<Stream>,
     /// The time-outs that are set on the stream; setting one costs a system call.

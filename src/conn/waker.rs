@@ -17,7 +17,6 @@ use crate::time::Instant;
 pub(crate) struct Waker(Arc<UnixStream>);
 
 /// The end of the pipe on which the thread sleeps.
-#[derive(Debug)]
 pub(crate) struct Sleeper(UnixStream);
 
 /// Makes a sleeper and its waker.

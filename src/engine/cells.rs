@@ -21,7 +21,6 @@ use taken::AllTaken;
 use waiters::Waiters;
 
 /// The knowledge about its locks that the threads of one client share.
-#[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) registry: Registry,
     pub(crate) waiters: Waiters,

@@ -2,7 +2,6 @@
 
 pub(crate) mod requests;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -305,18 +304,6 @@ impl HoldState {
             requests: Requests::new(crate::state::exchange::InDoubt::default()),
             progress: Progress::new(ledger, None),
         })
-    }
-}
-
-impl fmt::Debug for HoldState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.progress.state.lock();
-        f.debug_struct("Hold")
-            .field("name", &self.name)
-            .field("owner", &self.owner)
-            .field("kind", &self.kind.family())
-            .field("ledger", &state.ledger)
-            .finish_non_exhaustive()
     }
 }
 

@@ -30,7 +30,6 @@ use heartbeat::Heartbeat;
 use watchdog::Watchdog;
 
 /// Keeps the holds of one client.
-#[derive(Debug)]
 pub(crate) struct Keeper {
     config: Arc<Config>,
     life: Arc<Life>,

@@ -8,7 +8,6 @@ use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// The running operations of one client, and whether new operations may begin.
-#[derive(Debug)]
 pub(crate) struct Life {
     home: Home,
     closed: AtomicBool,

@@ -17,7 +17,6 @@ use crate::time::Lease;
 use crate::transport::Slot;
 
 /// The parts of one client.
-#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) config: Arc<Config>,
     pub(crate) owners: Owners,

@@ -6,7 +6,6 @@ use crate::sync::Mutex;
 use crate::transport::ServerNumber;
 
 /// The things that were made, each at the number of its server.
-#[derive(Debug)]
 pub(crate) struct PerServer<T>(Mutex<Vec<Option<Arc<T>>>>);
 
 impl<T> PerServer<T> {

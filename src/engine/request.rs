@@ -28,7 +28,6 @@ pub(crate) struct Modifiers {
 }
 
 /// The request of a caller.
-#[derive(Debug)]
 pub(crate) struct AcquireRequest<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) name: &'a LockName,

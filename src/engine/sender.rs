@@ -33,7 +33,6 @@ use node::Node;
 use numbered::Numbers;
 
 /// Sends the requests of one client.
-#[derive(Debug)]
 pub(crate) struct Sender {
     config: Arc<Config>,
     life: Arc<Life>,

@@ -13,7 +13,6 @@ use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
 
 /// A bundled script. The words that call the script by its hash are written at the first use.
-#[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
     head: OnceCell<Vec<u8>>,

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 /// A request that grows by words. The number of the words stands before them, and is written into the end of the room
 /// for it.
-#[derive(Debug)]
 pub(super) struct Words {
     count: usize,
     bytes: Vec<u8>,

@@ -6,7 +6,7 @@ use crate::system::thread;
 use crate::transport::{Confirmation, Fault};
 
 /// The answers of one server that do not count so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unconfirmed {
     /// Their places among the outcomes.
     places: Vec<usize>,

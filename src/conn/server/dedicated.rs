@@ -16,7 +16,6 @@ use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Limits};
 
 /// A connection outside the pool, for one thread. A broken connection is replaced at the next request.
-#[derive(Debug)]
 pub(crate) struct DedicatedConnection {
     server: Arc<Server>,
     connection: Option<Box<Connection>>,

@@ -1,6 +1,5 @@
 //! The TLS session of one connection: seals what is written and opens what is read.
 
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
@@ -172,12 +171,6 @@ impl Session {
             }
         }
         None
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

@@ -16,7 +16,6 @@ use crate::time::Instant;
 use crate::transport::Demand;
 
 /// The waiters of one server, and the listening connection while there are waiters.
-#[derive(Debug)]
 pub(crate) struct Hub {
     server: Arc<Server>,
     command_timeout: Duration,
@@ -42,7 +41,6 @@ struct State {
 }
 
 /// What a listening connection reports beyond the wake of a waiter.
-#[derive(Debug)]
 pub(crate) enum Report {
     /// Another client published a message about this lock.
     Announced(LockName),
@@ -66,7 +64,6 @@ pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
 }
 
 /// A place of a waiter on a channel; dropping it leaves the channel.
-#[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
     channel: String,

@@ -7,11 +7,9 @@ use crate::state::counted_queue::CountedQueues;
 use crate::sync::Mutex;
 
 /// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
-#[derive(Debug)]
 pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, Bell>>);
 
 /// The place of a thread in a queue; dropping it leaves the queue.
-#[derive(Debug)]
 pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
     queues: &'a Queues<Key>,
     key: Key,

@@ -14,10 +14,10 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// All holds that were not released.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Registry(Mutex<Holds>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Holds {
     /// By the key in Redis: a message and a report of a changed key concern every hold under the key.
     by_key: HashSet<SameKey>,
@@ -29,7 +29,6 @@ struct Holds {
 
 /// The holds under one key, nearly always one. The first one knows the key: a key beside them would cost each hold 24
 /// bytes.
-#[derive(Debug)]
 enum SameKey {
     One(Arc<HoldState>),
     /// At least two.

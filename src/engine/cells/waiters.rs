@@ -10,11 +10,10 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// The waiting threads of one client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Waiters(Mutex<BTreeMap<HoldNumber, Waiter>>);
 
 /// A waiting thread.
-#[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) name: LockName,
     pub(crate) kind: LockKind,
@@ -26,7 +25,6 @@ pub(crate) struct Waiter {
 }
 
 /// An entry in the list; dropping it removes the thread.
-#[derive(Debug)]
 pub(crate) struct Listed<'a> {
     waiters: &'a Waiters,
     number: HoldNumber,

@@ -9,7 +9,6 @@ use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
 /// The order of requests about one hold.
-#[derive(Debug)]
 pub(crate) struct Requests {
     state: Mutex<State>,
     ended: Condvar,
@@ -27,7 +26,6 @@ struct State {
 }
 
 /// The right to send a request about the hold; dropping it ends the turn.
-#[derive(Debug)]
 pub(crate) struct RequestTurn<'a>(&'a Requests);
 
 impl Requests {

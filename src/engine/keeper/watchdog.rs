@@ -219,7 +219,6 @@ mod tests {
     }
 
     /// A server that has all keys until it has none.
-    #[derive(Debug)]
     struct Leaves {
         server: Arc<Server>,
         other: Arc<Server>,

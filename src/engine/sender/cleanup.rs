@@ -12,7 +12,6 @@ use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::Instant;
 
 /// An owner without guards that may still hold the lock in Redis.
-#[derive(Debug)]
 pub(crate) struct Cleanup {
     pub(crate) name: LockName,
     pub(crate) kind: Arc<dyn Kind>,

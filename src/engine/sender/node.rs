@@ -11,7 +11,6 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 
 /// A server, the callers that ask it, and the cleanup there.
-#[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) server: Arc<Server>,
     /// The cleanup of requests to this server; a queue for each server, so that a silent server delays no other

@@ -49,7 +49,6 @@ impl<'a, T> Numbered<'a, T> {
 }
 
 /// The slot of one request, with its number.
-#[derive(Debug)]
 struct NumberedSlot {
     name: LockName,
     slot: u32,

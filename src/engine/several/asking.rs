@@ -16,7 +16,6 @@ use crate::state::wait_loop::TakeOutcome;
 use crate::transport::Confirmation;
 
 /// The reply about one lock.
-#[derive(Debug)]
 pub(crate) enum Reply {
     Granted(Grant),
     Busy(std::time::Duration),
@@ -25,7 +24,6 @@ pub(crate) enum Reply {
 }
 
 /// The reply about one lock, and the server that gave it.
-#[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) reply: Result<Reply>,
     /// The run of the server process, where it was asked for: two addresses with the same run are one server.

@@ -72,7 +72,7 @@ pub(crate) enum Detour {
 }
 
 /// The work of a round in addition to due renewals.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Asked {
     /// The request about all holds.
     pub(crate) all: Option<All>,
@@ -86,7 +86,6 @@ pub(crate) struct Asked {
 pub(crate) type Due = renewal::Due<Arc<HoldState>>;
 
 /// Renews and checks the holds of one server, round after round.
-#[derive(Debug)]
 pub(crate) struct Renewer {
     rounds: RenewalRounds,
     /// The holds whose last request failed.
