@@ -37,17 +37,17 @@ impl Tls {
 
     fn what_of_certificate(&self, error: &CertificateError) -> String {
         use CertificateError as Is;
-        match error {
+        let what = match error {
             Is::ExpiredContext { time, not_after } => {
                 let ago = in_days(time.as_secs().saturating_sub(not_after.as_secs()));
-                format!("has a TLS certificate that expired {ago} ago: {RENEW}")
+                format!("that expired {ago} ago: {RENEW}")
             }
             Is::NotValidYetContext { time, not_before } => {
                 let ahead = in_days(not_before.as_secs().saturating_sub(time.as_secs()));
-                format!("has a TLS certificate that is valid only {ahead} from now: {RENEW}")
+                format!("that is valid only {ahead} from now: {RENEW}")
             }
             Is::UnknownIssuer => format!(
-                "has a TLS certificate that is self-signed or comes from an authority that {} do not have: give the \
+                "that is self-signed or comes from an authority that {} do not have: give the \
                  certificate of its authority by Tls::with_ca_file()",
                 in_words(&self.authorities)
             ),
@@ -60,24 +60,21 @@ impl Tls {
                     _ => "the expected name".to_owned(),
                 };
                 format!(
-                    "has a TLS certificate for {names}, and not for {expected}: connect by a name of the certificate, \
+                    "for {names}, and not for {expected}: connect by a name of the certificate, \
                      or say which one to expect by Tls::with_server_name()"
                 )
             }
             Is::InvalidPurpose | Is::InvalidPurposeContext { .. } => {
-                "has a TLS certificate that is not meant for servers: make one for server authentication".into()
+                "that is not meant for servers: make one for server authentication".into()
             }
-            Is::BadSignature => {
-                "has a TLS certificate that its authority did not sign: check that the CA file belongs \
-                                 to this server"
-                    .into()
-            }
+            Is::BadSignature => "that its authority did not sign: check that the CA file belongs to this server".into(),
             // The most frequent one: `openssl req -x509` makes authorities.
-            Is::Other(_) => "has a TLS certificate that is no certificate of a server: one of an authority \
+            Is::Other(_) => "that is no certificate of a server: one of an authority \
                              (CA:TRUE) cannot be one; sign a certificate for the server"
                 .into(),
-            _ => "has a TLS certificate that cannot be verified: make it anew, for server authentication".into(),
-        }
+            _ => "that cannot be verified: make it anew, for server authentication".into(),
+        };
+        format!("has a TLS certificate {what}")
     }
 
     fn what_of_alert(&self, alert: AlertDescription) -> String {
