@@ -136,7 +136,7 @@ impl Locator {
             if next >= deadline {
                 return Err(fault);
             }
-            self.wait_for_a_move(stay.number, next);
+            self.0.wait(|state, _| state.is_at(stay.number).then_some(next));
             last = Some(fault);
         }
     }
@@ -205,17 +205,6 @@ impl Locator {
             self.0.changed.wait_for(&mut state, now.nap_until(deadline));
         }
     }
-
-    fn wait_for_a_move(&self, stay: u64, until: Instant) {
-        let mut state = self.0.state.lock();
-        while state.is_at(stay) && !state.closed {
-            let left = Instant::now().until(until);
-            if left.is_zero() {
-                return;
-            }
-            self.0.changed.wait_for(&mut state, left);
-        }
-    }
 }
 
 impl Drop for Locator {
@@ -235,25 +224,23 @@ impl Shared {
             drop(state);
             end(&left);
             self.changed.notify_all();
-            if !self.rest_after(begun) {
+            if !self.wait(|state, now| Some(begun.after(if state.hurries(now) { HURRIED } else { CALM }))) {
                 return;
             }
         }
     }
 
-    /// Rests until the next look-up. Returns whether there is one.
-    fn rest_after(&self, begun: Instant) -> bool {
+    /// Waits until the time that `until` tells, or no longer where it tells none. Returns `false` when the locator was
+    /// closed.
+    fn wait(&self, until: impl Fn(&State, Instant) -> Option<Instant>) -> bool {
         let mut state = self.state.lock();
         loop {
-            if state.closed {
-                return false;
-            }
             let now = Instant::now();
-            let left = now.until(begun.after(if state.hurries(now) { HURRIED } else { CALM }));
-            if left.is_zero() {
-                return true;
-            }
-            self.changed.wait_for(&mut state, left);
+            match until(&state, now) {
+                _ if state.closed => return false,
+                Some(until) if now < until => self.changed.wait_for(&mut state, now.until(until)),
+                _ => return true,
+            };
         }
     }
 }
