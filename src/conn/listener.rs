@@ -92,7 +92,8 @@ impl Listener {
         if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
             return Ok(());
         }
-        let mut session = Session::new(self, connection);
+        let (sent, heard) = (VecDeque::new(), Instant::now());
+        let mut session = Session { listener: self, connection, sent, heard, confirmed: false };
         let (end, confirmed) = (session.run(), session.confirmed);
         if confirmed {
             self.pause = FIRST_PAUSE;
@@ -142,11 +143,7 @@ enum Sent {
     },
 }
 
-impl<'a> Session<'a> {
-    fn new(listener: &'a Listener, connection: Box<Connection>) -> Self {
-        Self { listener, connection, sent: VecDeque::new(), heard: Instant::now(), confirmed: false }
-    }
-
+impl Session<'_> {
     fn run(&mut self) -> Result<(), Error> {
         while self.turn()? {}
         Ok(())
@@ -270,7 +267,9 @@ impl<'a> Session<'a> {
         let channel = text(first).unwrap_or_default();
         match kind {
             "message" if channel == INVALIDATIONS => invalidated(data.next()),
-            "message" | "smessage" => ListenerEvent::Message { channel, payload: bytes(data.next()) },
+            "message" | "smessage" => {
+                ListenerEvent::Message { channel, payload: bytes(data.next()).unwrap_or_default() }
+            }
             "subscribe" | "ssubscribe" => {
                 self.answered_one();
                 ListenerEvent::Subscribed(channel)
@@ -320,21 +319,17 @@ fn invalidated(keys: Option<Value>) -> ListenerEvent {
     }
 }
 
-/// The bytes of a payload; none for a payload that is no string.
-fn bytes(value: Option<Value>) -> Vec<u8> {
-    match value {
-        Some(Value::BulkString(bytes)) => bytes,
-        Some(Value::SimpleString(text)) => text.into_bytes(),
-        _ => vec![],
+/// The bytes of a string; `None` for what is no string.
+fn bytes(value: Option<Value>) -> Option<Vec<u8>> {
+    match value? {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
     }
 }
 
 fn text(value: Option<Value>) -> Option<String> {
-    match value? {
-        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+    String::from_utf8(bytes(value)?).ok()
 }
 
 /// A half-open connection is detected within the sum of both.

@@ -62,8 +62,7 @@ impl MasterFinder for Nodes {
             }
         }
         let endpoint = self.reign.lock().choose(&masters, &replicas, asked);
-        let endpoint =
-            endpoint.ok_or_else(|| no_master(&masters, &replicas, self.nodes.len(), errors.iter().collect()))?;
+        let endpoint = endpoint.ok_or_else(|| no_master(&masters, &replicas, self.nodes.len(), &errors))?;
         Ok(MasterAddress { is_calm: errors.is_empty() && masters == [endpoint.clone()], endpoint, asked })
     }
 
@@ -102,15 +101,15 @@ impl Reign {
     }
 }
 
-fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: Vec<&Error>) -> Error {
+fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: &[Error]) -> Error {
     let list = |nodes: &[Endpoint]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let is_final = |error: &&&Error| error.kind() != ErrorKind::Connection;
+    let is_final = |error: &&Error| error.kind() != ErrorKind::Connection;
     let cause = errors.iter().find(is_final).or(errors.first());
     if let Some(error) = cause
         && errors.iter().filter(is_final).count() == nodes
     {
         // Wrong credentials: waiting does not help.
-        return (*error).clone();
+        return error.clone();
     }
     let why = match (masters, cause) {
         ([], Some(error)) => format!("none of {nodes} nodes is a master; {error}"),
