@@ -129,9 +129,40 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// The servers without logins, for people.
+    pub(crate) fn place(&self) -> String {
+        if let Some(file) = &self.redisson_yaml {
+            return file.display().to_string();
+        }
+        let url = self.url.split('?').next().unwrap_or_default();
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let (servers, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        format!("{scheme}://{}{path}", servers.rsplit('@').next().unwrap_or_default())
+    }
+
     /// For a list of whole names: the connection without its prefix, and the prefix before the beginning of a name.
     pub(crate) fn of_whole_names(&self, beginning: &str) -> (Self, String) {
         let prefix = self.prefix.as_deref().unwrap_or_default();
         (Self { prefix: None, ..self.clone() }, format!("{prefix}{beginning}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_no_login() {
+        let place = |url: &str| {
+            let Args { connection, .. } = Args::parse_from(["lockson", "--url", url, "ls"]);
+            connection.place()
+        };
+        assert_eq!(place("redis://localhost"), "redis://localhost");
+        assert_eq!(place("rediss://me:secret@a:1/2?pass=secret"), "rediss://a:1/2");
+        assert_eq!(
+            place("redis+sentinel://me:secret@a,b/service?sentinel_pass=secret"),
+            "redis+sentinel://a,b/service"
+        );
+        assert_eq!(place("redis+unix:///run/a@b"), "redis+unix:///run/a@b");
     }
 }

@@ -42,8 +42,8 @@ pub(crate) fn top(
     let client = connect::builder(&connection)?.connect()?;
     let mut seen = Seen::new(Instant::now(), Duration::MAX);
     loop {
-        let found = match look(&client, &beginning, listing) {
-            Ok((found, _)) => found,
+        let (found, is_cut) = match look(&client, &beginning, listing) {
+            Ok(looked) => looked,
             Err(failure) => {
                 eprintln!("lockson: {failure}");
                 thread::sleep(every.max(SHORTEST));
@@ -51,7 +51,7 @@ pub(crate) fn top(
             }
         };
         let now = Instant::now();
-        seen.add(now, found.iter().map(Look::of));
+        seen.add(now, found.iter().map(Look::of), is_cut);
         let figures = |name: &str| (seen.held_for(name), seen.hand_overs(name, now));
         if listing.output.json {
             for inspection in &found {

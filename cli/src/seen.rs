@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockson::Inspection;
 use serde_json::{Value, json};
 
-use crate::output::waiting;
+use crate::output::{place, waiting};
 
 /// What the looks of the last five minutes saw.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ struct History {
 #[derive(Debug)]
 struct Stretch {
     what: String,
+    /// The process of the first owner.
+    at: Option<String>,
     from: Instant,
     to: Instant,
 }
@@ -40,6 +42,8 @@ struct Stretch {
 pub(crate) struct Look {
     name: String,
     owners: String,
+    /// The process of the first owner.
+    at: Option<String>,
     waiting: u64,
     /// The time to live of an only holder.
     remaining: Option<Duration>,
@@ -47,8 +51,10 @@ pub(crate) struct Look {
 
 impl Look {
     pub(crate) fn of(inspection: &Inspection) -> Self {
-        let mut owners: Vec<_> = inspection.holders().iter().map(|holder| holder.owner()).collect();
-        owners.sort_unstable();
+        let mut holders: Vec<_> = inspection.holders().iter().collect();
+        holders.sort_unstable_by_key(|holder| holder.owner());
+        let at = holders.first().and_then(|holder| holder.client()).map(|client| place(Some(client)));
+        let mut owners: Vec<_> = holders.iter().map(|holder| holder.owner()).collect();
         let more = owners.len().saturating_sub(MOST_OWNERS);
         owners.truncate(MOST_OWNERS);
         let more = if more > 0 { format!(" and {more} others") } else { String::new() };
@@ -57,7 +63,7 @@ impl Look {
             _ => None,
         };
         let name = inspection.name().to_owned();
-        Self { name, owners: owners.join(", ") + &more, waiting: waiting(inspection), remaining }
+        Self { name, owners: owners.join(", ") + &more, at, waiting: waiting(inspection), remaining }
     }
 }
 
@@ -66,11 +72,15 @@ impl Seen {
         Self { began: now, longest_gap, locks: BTreeMap::new() }
     }
 
-    /// Adds a look at all locks; a lock that it did not find is free.
-    pub(crate) fn add(&mut self, now: Instant, found: impl Iterator<Item = Look>) {
+    /// Adds a look. A lock that a look at all locks did not find is free; of a list that was cut it tells nothing.
+    pub(crate) fn add(&mut self, now: Instant, found: impl Iterator<Item = Look>, is_cut: bool) {
         let mut found: BTreeMap<_, _> = found.map(|look| (look.name.clone(), look)).collect();
         self.locks.retain(|name, history| {
-            history.add(now, found.remove(name), self.longest_gap);
+            let look = found.remove(name);
+            if look.is_none() && is_cut {
+                return history.holds.back().is_some_and(|last| last.to + KEPT >= now);
+            }
+            history.add(now, look, self.longest_gap);
             !history.is_over()
         });
         for (name, look) in found {
@@ -95,7 +105,7 @@ impl Seen {
     /// The history of a lock, with times in milliseconds before now.
     pub(crate) fn json(&self, name: &str, now: Instant) -> Value {
         let ago = |at: Instant| u64::try_from(now.duration_since(at).as_millis()).unwrap_or(u64::MAX);
-        let part = |it: &Stretch| json!({ "what": it.what, "from_ms": ago(it.from), "to_ms": ago(it.to) });
+        let part = |it: &Stretch| json!({ "what": it.what, "at": it.at, "from_ms": ago(it.from), "to_ms": ago(it.to) });
         let Some(history) = self.locks.get(name) else { return json!({ "holds": [], "waits": [], "ran_out": [] }) };
         json!({
             "holds": history.holds.iter().map(part).collect::<Vec<_>>(),
@@ -107,7 +117,7 @@ impl Seen {
 
 impl History {
     fn add(&mut self, now: Instant, look: Option<Look>, longest_gap: Duration) {
-        let free = Look { name: String::new(), owners: String::new(), waiting: 0, remaining: None };
+        let free = Look { name: String::new(), owners: String::new(), at: None, waiting: 0, remaining: None };
         let look = look.unwrap_or(free);
         if let (Some(last), Some(end)) = (self.holds.back(), self.end)
             && last.what != look.owners
@@ -118,14 +128,14 @@ impl History {
         }
         self.end = look.remaining.and_then(|left| now.checked_add(left));
         let waits = if look.waiting > 0 { format!("{} waiting", look.waiting) } else { String::new() };
-        for (stretches, what) in [(&mut self.holds, look.owners), (&mut self.waits, waits)] {
+        for (stretches, what, at) in [(&mut self.holds, look.owners, look.at), (&mut self.waits, waits, None)] {
             let last = stretches.back_mut().filter(|last| now.duration_since(last.to) <= longest_gap);
             let is_same = last.as_ref().is_some_and(|last| last.what == what);
             if let Some(last) = last {
                 last.to = now;
             }
             if !is_same {
-                stretches.push_back(Stretch { what, from: now, to: now });
+                stretches.push_back(Stretch { what, at, from: now, to: now });
             }
             while stretches.front().is_some_and(|first| first.to + KEPT < now) {
                 stretches.pop_front();
@@ -151,7 +161,8 @@ mod tests {
 
     fn look(owners: &str, waiting: u64, remaining: u64) -> Look {
         let remaining = Some(Duration::from_secs(remaining));
-        Look { name: "a".into(), owners: owners.into(), waiting, remaining }
+        let at = (!owners.is_empty()).then_some("till-3");
+        Look { name: "a".into(), owners: owners.into(), at: at.map(str::to_owned), waiting, remaining }
     }
 
     /// Plays looks at these seconds. Returns what was seen at the last one.
@@ -160,7 +171,7 @@ mod tests {
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut seen = Seen::new(began, Duration::from_secs(5));
         for (seconds, look) in looks {
-            seen.add(at(*seconds), look.iter().cloned());
+            seen.add(at(*seconds), look.iter().cloned(), false);
         }
         (seen, at(looks.last().unwrap().0))
     }
@@ -169,7 +180,10 @@ mod tests {
     fn a_history_tells_who_held_and_who_waited() {
         let looks = [(0, Some(look("x", 0, 30))), (2, Some(look("x", 2, 30))), (3, Some(look("y", 0, 30))), (5, None)];
         let (seen, now) = seen(&looks);
-        let part = |what: &str, from: u64, to: u64| json!({ "what": what, "from_ms": from, "to_ms": to });
+        let part = |what: &str, from: u64, to: u64| {
+            let at = ["x", "y"].contains(&what).then_some("till-3");
+            json!({ "what": what, "at": at, "from_ms": from, "to_ms": to })
+        };
         let told = seen.json("a", now);
         assert_eq!(told["holds"], json!([part("x", 5_000, 2_000), part("y", 2_000, 0), part("", 0, 0)]));
         assert_eq!(told["waits"], json!([part("", 5_000, 3_000), part("2 waiting", 3_000, 2_000), part("", 2_000, 0)]));
@@ -187,9 +201,20 @@ mod tests {
         let (seen, now) =
             seen(&[(0, Some(look("x", 0, 90))), (1, Some(look("x", 0, 90))), (60, Some(look("x", 0, 30)))]);
         let told = seen.json("a", now);
-        let part = |from: u64, to: u64| json!({ "what": "x", "from_ms": from, "to_ms": to });
+        let part = |from: u64, to: u64| json!({ "what": "x", "at": "till-3", "from_ms": from, "to_ms": to });
         assert_eq!(told["holds"], json!([part(60_000, 59_000), part(0, 0)]));
         assert_eq!(seen.held_for("a"), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_list_that_was_cut_frees_no_lock() {
+        let (mut seen, now) = seen(&[(0, Some(look("x", 0, 90))), (2, Some(look("x", 0, 90)))]);
+        let second = Duration::from_secs(1);
+        seen.add(now + second, [].into_iter(), true);
+        seen.add(now + 2 * second, [look("x", 0, 90)].into_iter(), false);
+        assert_eq!(seen.held_for("a"), Some(4 * second));
+        seen.add(now + 2 * KEPT, [].into_iter(), true);
+        assert!(seen.locks.is_empty());
     }
 
     #[test]

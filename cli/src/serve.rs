@@ -1,5 +1,6 @@
 //! `lockson serve`: the locks of a prefix, live, as one page in the browser.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -9,12 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lockson::Client;
+use lockson::{Client, Inspection};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{Connection, Listing};
-use crate::output::json_of;
+use crate::output::{json_of, millis};
 use crate::seen::{KEPT, Look, Seen};
 use crate::{Failure, connect, free, list};
 
@@ -41,11 +42,12 @@ pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCo
     let listener = TcpListener::bind(options.listen)?;
     let secret = Uuid::new_v4().simple().to_string();
     let (connection, beginning) = connection.of_whole_names(&options.beginning);
+    let title = format!("Locks {beginning}* at {}", connection.place());
     let client = connect::builder(&connection)?.connect()?;
     println!("http://{}/{secret}/", listener.local_addr()?);
     io::stdout().flush()?;
     let looks = Mutex::new(Looks { last: None, seen: Seen::new(Instant::now(), LONGEST_GAP) });
-    let page = Page { client, options, beginning, secret, looks };
+    let page = Page { client, options, beginning, title, secret, looks };
     let open = AtomicUsize::new(0);
     thread::scope(|scope| {
         for stream in listener.incoming().flatten() {
@@ -69,6 +71,8 @@ struct Page<'a> {
     client: Client,
     options: &'a Options,
     beginning: String,
+    /// Which locks of which server.
+    title: String,
     /// The first part of each path, which only who started the program knows.
     secret: String,
     looks: Mutex<Looks>,
@@ -127,7 +131,8 @@ impl Page<'_> {
     fn html(&self) -> String {
         let rights = if self.options.allow_free { "free" } else { "" };
         let page = include_str!("serve/page.html").replace("{{nonce}}", &self.secret);
-        page.replace("{{rights}}", rights).replace("{{span}}", &KEPT.as_millis().to_string())
+        let page = page.replace("{{rights}}", rights).replace("{{span}}", &KEPT.as_millis().to_string());
+        page.replace("{{title}}", &escaped(&self.title)) // last, for a title with braces
     }
 
     /// The locks, looked at no more than twice a second for all browsers together.
@@ -136,16 +141,17 @@ impl Page<'_> {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         if looks.last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
             match list::look(&self.client, &self.beginning, listing) {
-                Ok((found, _)) => {
+                Ok((found, is_cut)) => {
                     let now = Instant::now();
-                    looks.seen.add(now, found.iter().map(Look::of));
-                    looks.last = Some((now, found.iter().map(json_of).collect()));
+                    looks.seen.add(now, found.iter().map(Look::of), is_cut);
+                    let told = told(&found, &looks.seen, is_cut.then_some(listing.limit));
+                    looks.last = Some((now, told));
                 }
                 Err(failure) => return ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
             }
         }
-        let locks = looks.last.as_ref().map_or(Value::Null, |(_, locks)| locks.clone());
-        ("200 OK", "application/json", locks.to_string())
+        let told = looks.last.as_ref().map_or(Value::Null, |(_, told)| told.clone());
+        ("200 OK", "application/json", told.to_string())
     }
 
     /// What the looks saw of the lock that a page chose.
@@ -155,11 +161,12 @@ impl Page<'_> {
         ("200 OK", "application/json", seen.to_string())
     }
 
-    /// Frees the hold of one owner, as `{"name": .., "owner": ..}` asks.
+    /// Frees the hold of one owner, as `{"name": .., "owner": .., "reason": ..}` asks.
     fn free(&self, body: &[u8]) -> (&'static str, &'static str, String) {
         let wanted: Value = serde_json::from_slice(body).unwrap_or_default();
-        let (Some(name), Some(owner)) = (wanted["name"].as_str(), wanted["owner"].as_str()) else {
-            return ("400 Bad Request", "text/plain", "a name and an owner are needed\n".to_owned());
+        let [Some(name), Some(owner), Some(reason)] = ["name", "owner", "reason"].map(|word| wanted[word].as_str())
+        else {
+            return ("400 Bad Request", "text/plain", "a name, an owner and a reason are needed\n".to_owned());
         };
         if !name.starts_with(&self.beginning) {
             return ("403 Forbidden", "text/plain", "the name is outside of the prefix\n".to_owned());
@@ -167,12 +174,34 @@ impl Page<'_> {
         let before = self.client.inspect(name).map_err(Failure::from);
         match before.and_then(|before| free::free_owner(&self.client, name, owner, &before)) {
             Ok(freed) => {
-                eprintln!("lockson: freed {name:?} of {owner:?} from the page: {freed}");
+                let what = if freed { "freed" } else { "nothing to free at" };
+                eprintln!("lockson: from the page: {what} {name:?} of {owner:?}: {reason:?}");
                 ("200 OK", "application/json", json!({ "freed": freed }).to_string())
             }
             Err(failure) => ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),
         }
     }
+}
+
+/// What the page is told: the locks, and what an operator must know about the list.
+fn told(found: &[Inspection], seen: &Seen, limit: Option<usize>) -> Value {
+    let mut notes: Vec<String> =
+        limit.map(|limit| format!("the first {limit} locks; --limit shows more")).into_iter().collect();
+    let missing: BTreeSet<&str> = found.iter().flat_map(Inspection::without_rights).map(String::as_str).collect();
+    notes.extend(missing.iter().map(|command| format!("the user may not run {command}, so something is not shown")));
+    let unknown = found.iter().find_map(Inspection::without_clients);
+    notes.extend(unknown.map(|why| format!("the processes of holders are not known: {why}")));
+    let locks = found.iter().map(|inspection| {
+        let mut lock = json_of(inspection);
+        lock["seen_for_ms"] = millis(seen.held_for(inspection.name())).into();
+        lock
+    });
+    json!({ "locks": locks.collect::<Vec<_>>(), "notes": notes })
+}
+
+/// A text as HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A browser on this machine sends its request at once.

@@ -37,10 +37,15 @@ impl Page {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
-    fn locks(&self) -> Value {
+    /// The locks, and what the page says of them.
+    fn told(&self) -> Value {
         let (status, body) = self.ask("GET", &format!("/{}/locks", self.secret), "");
         assert_eq!(status, 200, "{body}");
         serde_json::from_str(&body).unwrap()
+    }
+
+    fn locks(&self) -> Value {
+        self.told()["locks"].take()
     }
 
     /// Looks as an open page does. Returns what the looks saw of a lock.
@@ -67,7 +72,7 @@ fn the_page_shows_locks_and_frees_none() {
     let page = Page::open(&server, &["page:"]);
     assert_eq!(page.ask("GET", &format!("/{}/", page.secret), "").0, 200);
     assert_eq!(page.locks()[0]["holders"][0]["owner"], guard.owner());
-    let body = json!({ "name": "page:1", "owner": guard.owner() }).to_string();
+    let body = json!({ "name": "page:1", "owner": guard.owner(), "reason": "test" }).to_string();
     assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), &body).0, 404);
     for path in ["/", "/locks", "/0123/locks", "//locks"] {
         assert_eq!(page.ask("GET", path, "").0, 404, "without the secret: {path}");
@@ -105,7 +110,7 @@ fn a_page_that_may_free_frees_one_owner() {
     let guard = client.get_fair_lock("page:2").lock().unwrap();
     let page = Page::open(&server, &["page:", "--allow-free"]);
     let free = |owner: &str| {
-        let body = json!({ "name": "page:2", "owner": owner }).to_string();
+        let body = json!({ "name": "page:2", "owner": owner, "reason": "test" }).to_string();
         page.ask("POST", &format!("/{}/free", page.secret), &body)
     };
     assert_eq!(free("another:1"), (200, r#"{"freed":false}"#.to_owned()));
@@ -113,10 +118,26 @@ fn a_page_that_may_free_frees_one_owner() {
     assert_eq!(free(guard.owner()), (200, r#"{"freed":true}"#.to_owned()));
     eventually(SOON, "the holder is told", || guard.lost().is_some());
     let other = client.get_lock("other").lock().unwrap();
-    let body = json!({ "name": "other", "owner": other.owner() }).to_string();
+    let body = json!({ "name": "other", "owner": other.owner(), "reason": "test" }).to_string();
     assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), &body).0, 403, "outside of the prefix");
     let _silent = TcpStream::connect(&page.address).unwrap(); // holds up no other
     assert_eq!(page.ask("POST", &format!("/{}/free", page.secret), "no json").0, 400);
+}
+
+#[test]
+fn a_page_tells_where_it_looks_and_what_it_leaves_out() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let names = ["<b>&:1", "<b>&:2"];
+    let _guards = names.map(|name| client.get_lock(name).owned().lock().unwrap());
+    let page = Page::open(&server, &["<b>&", "--limit", "2"]);
+    let (_, html) = page.ask("GET", &format!("/{}/", page.secret), "");
+    let title = format!("<h1>Locks &lt;b&gt;&amp;* at redis://{}", server.address());
+    assert!(html.contains(&title), "{html}");
+    let told = page.told();
+    assert_eq!(told["notes"], json!(["the first 2 locks; --limit shows more"]));
+    eventually(SOON, "the holders are seen", || page.locks()[0]["seen_for_ms"].as_u64() > Some(0));
+    assert_eq!(Page::open(&server, &["<b>&"]).told()["notes"], json!([]));
 }
 
 #[test]
@@ -188,15 +209,17 @@ fn a_browser_shows_who_holds_a_lock() {
     let (_, ran_out) = shown.split_once("<ul id=\"ran_out\">").expect("a list");
     assert!(ran_out.split_once("</ul>").unwrap().0.contains(&owner), "{shown}");
     let shown = dump("orders:42");
-    assert!(shown.contains("<ul id=\"ran_out\"></ul>"), "{shown}");
+    assert!(shown.contains("<ul id=\"ran_out\"><li class=\"quiet\">none seen</li></ul>"), "{shown}");
     let process = std::process::id().to_string();
     for wanted in [
         "orders:&lt;b&gt;43&lt;/b&gt;",
-        "2 holders",
+        " and 1 more</td>",
         guard.owner(),
         &process,
         "<h2 id=\"title\">orders:42</h2>",
-        ">1 waiting</div>",
+        "title=\"1 waiting: ",
+        "listen for a release: 1.",
+        "<div id=\"content\" class=\"\">",
     ] {
         assert!(shown.contains(wanted), "{wanted}: {shown}");
     }
@@ -207,6 +230,9 @@ fn a_browser_shows_who_holds_a_lock() {
     }
     waiter.stop_waiting();
     assert!(wait.join().unwrap().is_err());
+    server.kill();
+    let shown = dump("orders:42");
+    assert!(shown.contains("<div id=\"content\" class=\"old\">") && shown.contains("cannot be reached"), "{shown}");
 }
 
 const SOON: Duration = Duration::from_secs(20);
