@@ -71,7 +71,12 @@
 //! * `credentials`: passwords that rotate, asked for at each connect
 //! * `metrics`, `tracing`: observers for the crates of these names
 //!
-//! Tests of a service use the crate `lockson-test`: locks that are lost, servers that are mute.
+//! # Crates beside
+//!
+//! * `lockson-cli`: the command line `lockson`, which runs a command under a lock, shows who holds what, and frees it
+//! * `lockson-test`: for tests of your service; locks that are lost, servers that are mute
+//! * `lockson-doctor`: lists what endangers locks on your servers
+//! * `lockson-redisson-yaml`: reads Redisson's configuration file
 //!
 //! # Platforms
 //!
