@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
-use crate::output::{Progress, end, json, json_of, kind, millis, place, shown, state, table};
+use crate::output::{Progress, end, first_end, json, json_of, kind, millis, place, shown, state, table};
 use crate::seen::{Look, Seen};
 use crate::{Failure, connect};
 
@@ -52,10 +52,11 @@ pub(crate) fn top(
         };
         let now = Instant::now();
         seen.add(now, found.iter().map(Look::of), is_cut);
-        let figures = |name: &str| (seen.held_for(name), seen.hand_overs(name, now));
+        let figures =
+            |lock: &Inspection| (lock.held_for().or(seen.held_for(lock.name())), seen.hand_overs(lock.name(), now));
         if listing.output.json {
             for inspection in &found {
-                let (held_for, rate) = figures(inspection.name());
+                let (held_for, rate) = figures(inspection);
                 let mut line = json_of(inspection);
                 line["seen_for_ms"] = millis(held_for).into();
                 line["hand_overs_per_second"] = rate.into();
@@ -63,7 +64,7 @@ pub(crate) fn top(
             }
         } else {
             let rows = found.iter().map(|inspection| {
-                let (held_for, rate) = figures(inspection.name());
+                let (held_for, rate) = figures(inspection);
                 let held_for = held_for.map_or_else(|| "-".to_owned(), crate::output::time);
                 [row(inspection), vec![held_for, format!("{rate:.1}")]].concat()
             });
@@ -102,13 +103,11 @@ const TITLES: [&str; 6] = ["NAME", "KIND", "STATE", "ENDS WITHIN", "LISTENING", 
 
 fn row(inspection: &Inspection) -> Vec<String> {
     let is_held = inspection.holder_count() > 0;
-    // Permits, values of a group and readers end one by one.
-    let first = inspection.holders().iter().filter_map(|holder| holder.remaining()).min();
     vec![
         shown(inspection.name()),
         kind(inspection),
         state(inspection),
-        if is_held { end(first.or(inspection.remaining())) } else { "-".to_owned() },
+        if is_held { end(first_end(inspection)) } else { "-".to_owned() },
         inspection.waiting_clients().to_string(),
         place(inspection.holders().first().and_then(|holder| holder.client())),
     ]

@@ -121,6 +121,11 @@ pub(crate) fn end(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "never".to_owned(), time)
 }
 
+/// When the first hold ends: permits, values of a group and readers end one by one.
+pub(crate) fn first_end(inspection: &Inspection) -> Option<Duration> {
+    inspection.holders().iter().filter_map(InspectedHolder::remaining).min().or(inspection.remaining())
+}
+
 /// The machine and process of a client.
 pub(crate) fn place(client: Option<&ClientConnection>) -> String {
     let Some(client) = client else { return "-".to_owned() };
@@ -176,7 +181,7 @@ pub(crate) fn json_of(inspection: &Inspection) -> Value {
         "token": inspection.token().map(i64::from),
         "available": inspection.available(),
         "leader": inspection.leader(),
-        "led_for_ms": millis(inspection.led_for()),
+        "held_for_ms": millis(inspection.held_for()),
         "without_rights": inspection.without_rights(),
         "without_clients": inspection.without_clients(),
     })

@@ -193,7 +193,7 @@ fn told(found: &[Inspection], seen: &Seen, limit: Option<usize>) -> Value {
     notes.extend(unknown.map(|why| format!("the processes of holders are not known: {why}")));
     let locks = found.iter().map(|inspection| {
         let mut lock = json_of(inspection);
-        lock["seen_for_ms"] = millis(seen.held_for(inspection.name())).into();
+        lock["seen_for_ms"] = millis(inspection.held_for().or(seen.held_for(inspection.name()))).into();
         lock
     });
     json!({ "locks": locks.collect::<Vec<_>>(), "notes": notes })

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lockson::{InspectedHolder, Inspection, LockKind};
 
 use crate::args::{Connection, Output};
-use crate::output::{end, json, json_of, kind, place, shown, state, table, time};
+use crate::output::{end, first_end, json, json_of, kind, place, shown, state, table, time};
 use crate::{Failure, connect};
 
 /// Shows a lock.
@@ -63,12 +63,12 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
     if inspection.kind() == Some(LockKind::Semaphore) {
         facts.push(("holders", "not recorded for semaphores and latches".to_owned()));
     } else if inspection.holder_count() > 0 {
-        facts.push(("ends within", end(inspection.remaining())));
+        facts.extend(inspection.held_for().map(|held_for| ("held for", time(held_for))));
+        facts.push(("ends within", end(first_end(inspection))));
     }
     facts.push(("waiters", listeners(inspection)));
     facts.extend(inspection.token().map(|token| ("last token", i64::from(token).to_string())));
     facts.extend(inspection.leader().map(|leader| ("leader", shown(leader))));
-    facts.extend(inspection.led_for().map(|led_for| ("leads for", time(led_for))));
     let hidden = inspection.holder_count().saturating_sub(inspection.holders().len() as u64);
     if hidden > 0 {
         facts.push(("not shown", format!("{hidden} holders")));

@@ -230,15 +230,22 @@ fn what_lasts_tells_how_far_it_is_on_a_terminal() {
 }
 
 #[test]
-fn an_election_shows_for_how_long_it_is_led() {
+fn a_token_of_time_shows_for_how_long_it_is_held() {
     let server = RedisServer::start();
     let leadership = Client::connect(&server.url()).unwrap().get_election("jobs").candidate("one").campaign().unwrap();
     eventually(SOON, "a time passes", || {
         let shown = json(&lockson(&server.url(), &["show", "jobs", "--json"]));
-        shown["leader"] == "one" && shown["led_for_ms"].as_u64() > Some(100)
+        shown["leader"] == "one" && shown["held_for_ms"].as_u64() > Some(100)
     });
-    let shown = lockson(&server.url(), &["show", "jobs"]).stdout;
-    assert!(String::from_utf8(shown).unwrap().contains("\nleads for "), "{leadership:?}");
+    let fenced = leadership.hold().name().to_owned() + ":fenced";
+    let guard = Client::connect(&server.url()).unwrap().get_fenced_lock(&fenced).lock().unwrap();
+    eventually(SOON, "a time passes", || {
+        json(&lockson(&server.url(), &["show", &fenced, "--json"]))["held_for_ms"].as_u64() > Some(100)
+    });
+    for name in ["jobs", guard.name()] {
+        let shown = String::from_utf8(lockson(&server.url(), &["show", name]).stdout).unwrap();
+        assert!(shown.contains("\nheld for "), "{shown}");
+    }
 }
 
 #[test]

@@ -90,12 +90,19 @@ impl Inspector<'_, '_> {
             match (&texts(leader)[..], self.found.holders.first()) {
                 ([owner, candidate, since], Some(holder)) if *owner == holder.owner => {
                     self.found.leader = Some(candidate.clone());
-                    self.found.led_for =
+                    self.found.held_for =
                         since.parse().ok().map(Duration::from_millis).and_then(|since| now?.checked_sub(since));
                     self.found.kind = Some(LockKind::Leader);
                 }
                 _ if !waiters.is_empty() => self.found.kind = Some(LockKind::Fair),
-                _ if self.found.token.is_some() => self.found.kind = Some(LockKind::Fenced),
+                (_, holder) if self.found.token.is_some() => {
+                    // Redisson's token counts; its owner has no number of the hold.
+                    let is_drawn = holder.is_some_and(|holder| holder.owner.contains('.'));
+                    let since =
+                        self.found.token.filter(|_| is_drawn).and_then(|token| i64::from(token).try_into().ok());
+                    self.found.held_for = since.and_then(|since| now?.checked_sub(Duration::from_micros(since)));
+                    self.found.kind = Some(LockKind::Fenced);
+                }
                 _ => {}
             }
         }
@@ -330,7 +337,7 @@ fn nothing(name: &LockName) -> Inspection {
         token: None,
         available: None,
         leader: None,
-        led_for: None,
+        held_for: None,
         without_rights: vec![],
         without_clients: None,
     }

@@ -48,13 +48,22 @@ fn a_lock_of_one_owner_shows_kind_owner_and_process() {
     assert_eq!(only(&held(&client, plain.name(), LockKind::Plain, inner.owner())).hold_count(), 2);
 
     let fenced = client.get_fenced_lock(fresh("inspect"));
+    let before = Instant::now();
     let guard = fenced.lock().unwrap();
+    thread::sleep(ms(20));
     let found = held(&client, fenced.name(), LockKind::Fenced, guard.owner());
     assert_eq!(found.token(), Some(guard.token()));
+    let held_for = found.held_for().unwrap();
+    assert!(held_for >= ms(20) && held_for <= before.elapsed(), "{held_for:?}");
     let token = guard.token();
     guard.unlock().unwrap();
     let found = client.inspect(fenced.name()).unwrap();
     assert_eq!((found.kind(), found.token(), found.holders()), (Some(LockKind::Fenced), Some(token), &[][..]));
+    assert_eq!(found.held_for(), None);
+    RedisServer::shared().run(&["HSET", fenced.name(), &format!("{JAVA}:1"), "1"]);
+    let found = client.inspect(fenced.name()).unwrap();
+    assert_eq!((only(&found).owner().len(), found.held_for()), (38, None), "a token of Redisson is no time");
+    fenced.force_unlock().unwrap();
 
     let token = client.get_token_lock(fresh("inspect"));
     let guard = token.lock().unwrap();
@@ -67,8 +76,8 @@ fn a_lock_of_one_owner_shows_kind_owner_and_process() {
     let found = held(&client, &name, LockKind::Leader, leadership.hold().owner());
     assert_eq!((found.leader(), found.token()), (Some("host-7 {ä}"), Some(leadership.token())));
     // Redis counts whole milliseconds.
-    let led_for = found.led_for().unwrap() + ms(1);
-    assert!(led_for >= ms(20) && led_for <= before.elapsed() + ms(2), "{led_for:?}");
+    let held_for = found.held_for().unwrap() + ms(1);
+    assert!(held_for >= ms(20) && held_for <= before.elapsed() + ms(2), "{held_for:?}");
 
     let lock = client.get_read_write_lock(fresh("inspect"));
     let writing = lock.get_write_lock().lock().unwrap();
