@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_set_without_one_master_says_why() {
-        let text = |masters: &[Endpoint]| no_master(masters, &[at("c"), at("d")], 3, vec![]).to_string();
+        let text = |masters: &[Endpoint]| no_master(masters, &[at("c"), at("d")], 3, &[]).to_string();
         assert!(text(&[]).ends_with("name the master, too, which INFO replication tells at c:1, d:1"), "{}", text(&[]));
         let two = text(&[at("a"), at("b")]);
         assert!(two.ends_with("several nodes call themselves master: a:1, b:1"), "{two}");
