@@ -103,7 +103,7 @@ campaigns:
 simulate:
 	@sh .ci/need cc
 	$(CARGO) build $(SIMULATE)
-	WITHOUT="$(WITHOUT)" "$${CARGO_TARGET_DIR:-target}/simulate/debug/lockson-simulate" $(SEED) $(STORIES) $(STEPS)
+	WITHOUT="$(WITHOUT)" "$${CARGO_TARGET_DIR:-target}/simulate/debug/lockson-simulate" $(SEED) $(STORIES) $(STEPS) $(MISTAKE)
 
 # The planted mistakes that stories seldom find: up to ten minutes each.
 mistakes:

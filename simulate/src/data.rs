@@ -8,8 +8,9 @@ use crate::reply::Reply;
 #[derive(Clone, Debug, Default)]
 pub struct Data {
     keys: BTreeMap<Vec<u8>, Entry>,
-    /// Milliseconds of the server's clock.
-    pub now: i64,
+    /// Milliseconds of the server's clock, and the microseconds beyond them.
+    now: i64,
+    micros: i64,
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What the last commands read and changed, in order.
     pub touched: Vec<Touch>,
@@ -48,6 +49,16 @@ impl Data {
     pub fn names(&mut self) -> Vec<String> {
         self.expire();
         self.keys.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect()
+    }
+
+    /// Sets the clock, in microseconds.
+    pub fn set_clock(&mut self, micros: i64) {
+        (self.now, self.micros) = (micros / 1_000, micros % 1_000);
+    }
+
+    /// Names of the keys that never expire.
+    pub fn lasting(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().filter(|(_, entry)| entry.expires.is_none()).map(|(key, _)| key.as_slice())
     }
 
     pub fn clear(&mut self) {
@@ -129,7 +140,7 @@ impl Data {
             ("PING", []) => Reply::Status("PONG"),
             ("TIME", []) => Reply::List(vec![
                 Reply::text((self.now / 1_000).to_string()),
-                Reply::text((self.now % 1_000 * 1_000).to_string()),
+                Reply::text((self.now % 1_000 * 1_000 + self.micros).to_string()),
             ]),
             ("PUBLISH" | "SPUBLISH", [channel, message]) => {
                 self.published.push((channel.clone(), message.clone()));

@@ -1,6 +1,7 @@
 //! One world of clients, threads and a server, in which the sources and the scripts of Lockson run under a seed.
 
 mod data;
+pub mod kinds;
 pub mod mistakes;
 mod reply;
 mod scripts;

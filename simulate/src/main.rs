@@ -1,12 +1,16 @@
 //! `lockson-simulate SEED STORIES STEPS [MISTAKE]` plays the stories of so many seeds, each until so many locks were
 //! taken. A story that breaks a promise is shrunk and printed, with the command that plays it alone. The variable
 //! `WITHOUT` names what may not go wrong, with commas.
+//!
+//! `lockson-simulate mistakes FROM TO STORIES STEPS` plants each of these mistakes, and plays stories until one finds it.
 
+use std::ops::Range;
 use std::process::{Command, ExitCode, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use lockson_simulate::kinds::KINDS;
 use lockson_simulate::story::play;
 use lockson_simulate::trouble::TROUBLES;
 
@@ -23,6 +27,9 @@ fn main() -> ExitCode {
             println!("{taken} {:?} {} {:016x}", report.time, report.steps, report.fingerprint);
             ExitCode::SUCCESS
         }
+        [mistakes, from, to, stories, steps] if mistakes == "mistakes" => {
+            find(number(from)..number(to), number(stories), steps)
+        }
         [seed, stories, steps, mistake @ ..] => play_all(number(seed), number(stories), steps, mistake),
         _ => panic!("SEED STORIES STEPS [MISTAKE]"),
     }
@@ -31,43 +38,74 @@ fn main() -> ExitCode {
 /// Plays the stories, one at a time on each processor.
 fn play_all(first: u64, stories: u64, steps: &str, mistake: &[String]) -> ExitCode {
     let (next, taken, has_failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let (began, processors) = (Instant::now(), thread::available_parallelism().map_or(1, usize::from));
-    thread::scope(|scope| {
-        for processor in 0..processors {
-            let (next, taken, has_failed) = (&next, &taken, &has_failed);
-            scope.spawn(move || {
-                stay_on(processor);
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= stories || has_failed.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    let seed = first + number;
-                    let without = env::var(WITHOUT).unwrap_or_default();
-                    let output = story(seed, steps, &without, mistake);
-                    let said = String::from_utf8_lossy(&output.stdout);
-                    if !output.status.success() {
-                        has_failed.store(true, Ordering::Relaxed);
-                        let (steps, without, output) = shrunk(seed, steps, &without, mistake, output);
-                        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
-                        eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps} WITHOUT={without}");
-                        return;
-                    }
-                    taken.fetch_add(
-                        said.split(' ').next().and_then(|taken| taken.parse().ok()).unwrap_or(0),
-                        Ordering::Relaxed,
-                    );
-                    if stories <= 10 || number % (stories / 10) == 0 {
-                        println!("simulate: seed {seed}: {}", said.trim());
-                    }
-                }
-            });
+    let (began, without) = (Instant::now(), env::var(WITHOUT).unwrap_or_default());
+    on_each_processor(|| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= stories || has_failed.load(Ordering::Relaxed) {
+                return;
+            }
+            let seed = first + number;
+            let output = story(seed, steps, &without, mistake);
+            let said = String::from_utf8_lossy(&output.stdout);
+            if !output.status.success() {
+                has_failed.store(true, Ordering::Relaxed);
+                let (steps, without, output) = shrunk(seed, steps, &without, mistake, output);
+                eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+                let mistake = mistake.iter().map(|number| format!(" MISTAKE={number}")).collect::<String>();
+                eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps} WITHOUT={without}{mistake}");
+                return;
+            }
+            taken
+                .fetch_add(said.split(' ').next().and_then(|taken| taken.parse().ok()).unwrap_or(0), Ordering::Relaxed);
+            if stories <= 10 || number % (stories / 10) == 0 {
+                println!("simulate: seed {seed}: {}", said.trim());
+            }
         }
     });
     let taken = taken.into_inner();
     let time = Duration::from_millis(u64::try_from(began.elapsed().as_millis()).unwrap_or(0));
     println!("simulate: {taken} taken in {time:?}, {} a second", taken * 1_000 / (time.as_millis().max(1) as u64));
     if has_failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Looks for each of the mistakes, one at a time on each processor.
+fn find(mistakes: Range<u64>, stories: u64, steps: &str) -> ExitCode {
+    let (next, has_failed) = (AtomicU64::new(mistakes.start), AtomicBool::new(false));
+    on_each_processor(|| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= mistakes.end {
+                return;
+            }
+            let finds = |seed: u64| {
+                let output = story(seed, steps, "", &[number.to_string()]);
+                let last = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
+                (!output.status.success()).then(|| (seed, last.unwrap_or_default()))
+            };
+            match (1..=stories).find_map(finds) {
+                Some((seed, why)) => println!("mistake {number}: found by seed {seed}: {}", why.trim()),
+                None => {
+                    println!("mistake {number}: NOT FOUND by {stories} stories");
+                    has_failed.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    if has_failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn on_each_processor(work: impl Fn() + Sync) {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let work = &work;
+    thread::scope(|scope| {
+        for processor in 0..processors {
+            scope.spawn(move || {
+                stay_on(processor);
+                work();
+            });
+        }
+    });
 }
 
 /// Plays a story in a process of its own.
@@ -77,10 +115,10 @@ fn story(seed: u64, steps: &str, without: &str, mistake: &[String]) -> Output {
     story.output().expect("this program runs")
 }
 
-/// The shortest story of a seed, with the fewest troubles, in which a promise still breaks.
+/// The shortest story of a seed, with the fewest troubles and kinds of lock, in which a promise still breaks.
 fn shrunk(seed: u64, steps: &str, without: &str, mistake: &[String], first: Output) -> (String, String, Output) {
     let (mut steps, mut without, mut output) = (steps.to_owned(), without.to_owned(), first);
-    for trouble in TROUBLES {
+    for trouble in TROUBLES.iter().chain(KINDS.iter().map(|(name, _)| name)) {
         let fewer = format!("{without},{trouble}").trim_start_matches(',').to_owned();
         let smaller = story(seed, &steps, &fewer, mistake);
         if !smaller.status.success() {

@@ -28,6 +28,8 @@ struct State {
     next_expiry: Nanos,
     /// Holds that were taken away, by their owners, and when.
     taken_away: BTreeMap<String, Nanos>,
+    /// When somebody deleted something last.
+    deleted: Option<Nanos>,
     /// Since when each lock is free, and from when to when it was free before.
     free: BTreeMap<&'static str, Free>,
 }
@@ -40,7 +42,7 @@ pub struct Free {
 }
 
 /// Locks whose key has their name.
-pub const LOCKS: &[&str] = &["plain", "fair", "shared", "fenced", "spun", "one value", "jobs"];
+const LOCKS: &[&str] = &["plain", "fair", "shared", "fenced", "spun", "one value", "jobs"];
 
 struct Connection {
     stream: UnixStream,
@@ -64,6 +66,7 @@ impl Server {
             tracking: Tracking::default(),
             next_expiry: 0,
             taken_away: BTreeMap::new(),
+            deleted: None,
             free: LOCKS.iter().map(|name| (*name, Free { since: Some(0), last: (0, 0) })).collect(),
         };
         Arc::new(Self(Mutex::new(state)))
@@ -83,6 +86,16 @@ impl Server {
         self.0.lock().taken_away.get(owner).copied()
     }
 
+    /// When somebody deleted something last.
+    pub fn deleted(&self) -> Option<Nanos> {
+        self.0.lock().deleted
+    }
+
+    /// The locks that are held.
+    pub fn held(&self) -> Vec<&'static str> {
+        self.0.lock().held()
+    }
+
     /// When a lock was free.
     pub fn free(&self, name: &str) -> Option<Free> {
         self.0.lock().free.get(name).copied()
@@ -96,7 +109,7 @@ impl Server {
     pub fn with_data<T>(&self, world: &World, work: impl FnOnce(&mut Data) -> T) -> T {
         let state = self.0.lock();
         let mut data = state.scripts.data().lock();
-        data.now = clock(world, state.faults);
+        data.set_clock(clock(world, state.faults));
         work(&mut data)
     }
 
@@ -139,7 +152,7 @@ impl Server {
                 state.flush(self, world);
             }
             if happens(faults.deletes) {
-                state.delete(self, world, LOCKS[usize::try_from(world.below(LOCKS.len() as u64)).unwrap_or(0)]);
+                state.delete_one(self, world);
             }
             if happens(faults.stops) {
                 let (process, time) = (1 + world.below(3), Duration::from_millis(100 + world.below(60_000)));
@@ -152,6 +165,7 @@ impl Server {
             world.tell(format_args!("server: {number}: {} -> {reply:?}", shown(&request)));
             let after = forced.map_or(vec![], |key| state.scripts.data().lock().owners(&key));
             state.take_away(world, before.into_iter().filter(|owner| !after.contains(owner)));
+            state.all_expire(world);
             state.spread(self, world, Some((number, &request)));
             if happens(faults.cut_after) {
                 world.tell(format_args!("server: connection {number} is cut before the answer"));
@@ -201,11 +215,23 @@ impl Network for OneServer {
 }
 
 impl State {
-    /// Somebody deletes a key.
-    fn delete(&mut self, server: &Arc<Server>, world: &Arc<World>, name: &str) {
+    /// The locks that are held.
+    fn held(&self) -> Vec<&'static str> {
+        let data = self.scripts.data().lock();
+        LOCKS.iter().copied().filter(|name| data.has(name.as_bytes())).collect()
+    }
+
+    /// Somebody deletes a lock that is held.
+    fn delete_one(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        let held = self.held();
+        if held.is_empty() {
+            return;
+        }
+        let name = held[usize::try_from(world.below(held.len() as u64)).unwrap_or(0)];
         let owners = self.scripts.data().lock().owners(name.as_bytes());
         world.tell(format_args!("somebody deletes {name:?}, held by {owners:?}"));
         self.take_away(world, owners.into_iter());
+        self.deleted = Some(world.now());
         let _ = self.run(world, &[b"DEL".to_vec(), name.as_bytes().to_vec()]);
         self.spread(server, world, None);
     }
@@ -224,6 +250,7 @@ impl State {
         data.clear();
         drop(data);
         self.take_away(world, owners.into_iter());
+        self.deleted = Some(world.now());
         let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::NoList];
         for number in self.tracking.flushed() {
             self.tell(server, world, number, &message);
@@ -243,6 +270,15 @@ impl State {
         self.taken_away.extend(owners.map(|owner| (owner, world.now())));
     }
 
+    /// Nothing but counters is there for ever.
+    fn all_expire(&self, world: &World) {
+        let data = self.scripts.data().lock();
+        let is_counter = |name: &[u8]| COUNTERS.contains(&name) || name.starts_with(b"redisson_lock_token");
+        if let Some(name) = data.lasting().find(|name| !is_counter(name)) {
+            world.fail(format_args!("{:?} never expires", String::from_utf8_lossy(name)));
+        }
+    }
+
     /// Notes which locks are free by now.
     fn look_at_locks(&mut self, world: &World) {
         let (data, now) = (self.scripts.data().lock(), world.now());
@@ -257,7 +293,7 @@ impl State {
 
     fn run(&mut self, world: &World, request: &[Vec<u8>]) -> Reply {
         let mut data = self.scripts.data().lock();
-        data.now = clock(world, self.faults);
+        data.set_clock(clock(world, self.faults));
         data.run(request)
     }
 
@@ -267,7 +303,7 @@ impl State {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let one = match words[..] {
             ["EVAL", ..] | ["EVALSHA", ..] => {
-                self.scripts.data().lock().now = clock(world, self.faults);
+                self.scripts.data().lock().set_clock(clock(world, self.faults));
                 self.scripts.run(words[0] == "EVAL", &request[1..])
             }
             ["HELLO", ..] => hello(number),
@@ -354,7 +390,7 @@ impl State {
     /// The server removes expired keys without a request, too, and somewhat later.
     fn expire_in_time(&mut self, server: &Arc<Server>, world: &Arc<World>, next: Option<i64>) {
         let Some(next) = next else { return };
-        let wait = u64::try_from(next - clock(world, self.faults)).unwrap_or(0) + 1 + world.below(100);
+        let wait = u64::try_from(next - clock(world, self.faults) / 1_000).unwrap_or(0) + 1 + world.below(100);
         let at = world.now() + wait * 1_000_000;
         if self.next_expiry > world.now() && self.next_expiry <= at {
             return;
@@ -365,7 +401,7 @@ impl State {
             let mut state = server.0.lock();
             let now = clock(world, state.faults);
             let mut data = state.scripts.data().lock();
-            data.now = now;
+            data.set_clock(now);
             data.expire();
             drop(data);
             state.spread(&server, world, None);
@@ -407,10 +443,10 @@ impl Connection {
     }
 }
 
-/// The clock of the server, in milliseconds.
+/// The clock of the server, in microseconds.
 fn clock(world: &World, faults: Faults) -> i64 {
-    let passed = i64::try_from(world.now() / 1_000_000).unwrap_or(0);
-    BEGAN * 1_000 + passed + passed * faults.drift / 1_000_000
+    let passed = i64::try_from(world.now() / 1_000).unwrap_or(0);
+    BEGAN * 1_000_000 + passed + passed * faults.drift / 1_000_000
 }
 
 /// The keys of a request.
@@ -439,5 +475,7 @@ fn shown(request: &[Vec<u8>]) -> String {
     words.join(" ")
 }
 
+/// The keys of semaphores, which are there for ever.
+const COUNTERS: &[&[u8]] = &[b"permits", b"expiring", b"{expiring}:timeout"];
 const INVALIDATIONS: &str = "__redis__:invalidate";
 const NO_RIGHT: &str = "NOPERM this user has no permissions to run the command";

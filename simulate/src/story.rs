@@ -13,9 +13,10 @@ use lockson_world::system::thread;
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
 
+use crate::kinds::{self, Kind};
 use crate::mistakes::MISTAKES;
 use crate::reply::Reply;
-use crate::server::{LOCKS, OneServer, Server};
+use crate::server::{OneServer, Server};
 use crate::trouble::{Faults, Habits};
 
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
@@ -28,6 +29,7 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
     }
     let taken = Arc::new(AtomicU64::new(0));
     let report = World::run(seed, Arc::new(OneServer(Arc::clone(&server))), |world| {
+        let faults = Faults::draw(world).without(without);
         let scene = Arc::new(Scene {
             world: Arc::clone(world),
             server: Arc::clone(&server),
@@ -40,14 +42,19 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             habits: Habits::draw(world).without(without),
             taken: Arc::clone(&taken),
             wanted,
-            faults: Faults::draw(world).without(without),
+            faults,
+            phases: kinds::draw(world, faults, without),
         });
+        // Everything was left out.
+        if scene.phases.iter().all(Vec::is_empty) {
+            return;
+        }
         let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect(scene.eyes.as_ref())).collect();
         clients[0].get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
         expiring(&clients[0]).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         server.set_faults(scene.faults);
-        world.tell(format_args!("{} clients, {:?}, {:?}", clients.len(), scene.faults, scene.habits));
+        world.tell(format_args!("{} clients, {:?}, {:?}, {:?}", clients.len(), scene.phases, faults, scene.habits));
         let mut threads = vec![];
         for (number, client) in clients.iter().enumerate() {
             let is_closed = Arc::new(AtomicBool::new(false));
@@ -147,6 +154,8 @@ struct Scene {
     taken: Arc<AtomicU64>,
     wanted: u64,
     faults: Faults,
+    /// The kinds that are taken, one phase after the other.
+    phases: Vec<Vec<Kind>>,
 }
 
 #[derive(Clone)]
@@ -159,36 +168,46 @@ struct Inside {
 impl Scene {
     fn act(&self, client: &Client, is_closed: &AtomicBool) {
         while self.taken.load(Ordering::Relaxed) < self.wanted && !is_closed.load(Ordering::Relaxed) {
-            match self.world.below(16) {
-                0..=2 => self.take("plain", true, &client.get_lock("plain")),
-                3 => self.take_as("spun", "spin", true, &client.get_spin_lock("spun")),
-                13 => self.take_as("one value", "token", true, &client.get_token_lock("one value")),
-                14 => self.lead(&client.get_election("jobs")),
-                15 => self.interfere(client, is_closed),
-                4..=5 => self.take("fair", true, &client.get_fair_lock("fair")),
-                6 => self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock()),
-                7..=8 => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
-                9 => self.take_fenced(&client.get_fenced_lock("fenced")),
-                // Without its counter there is no semaphore.
-                10 | 11 if self.faults.flushes > 0 => {}
-                10 => self.take_permit(&client.get_semaphore("permits")),
-                11 => self.take_expiring(&client.get_permit_expirable_semaphore("expiring")),
-                _ if self.world.below(2) == 0 => {
-                    let (other, lock) = match self.world.below(2) {
-                        0 => ("fair", client.get_fair_lock("fair")),
-                        // Both in one request.
-                        _ => ("spun", client.get_lock("spun")),
-                    };
-                    self.take_several(&["plain", other], &Lock::multi([client.get_lock("plain"), lock]));
-                }
-                _ => {
-                    let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
-                    let names: Vec<String> = seats.iter().map(|seat| format!("seats[{seat}]")).collect();
-                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                    self.take_several(&names, &client.get_group_lock("seats", seats));
-                }
+            if self.world.below(16) == 0 {
+                self.interfere(client, is_closed);
+            } else {
+                self.take_any(client);
             }
             thread::sleep(Duration::from_micros(self.world.below(20_000)));
+        }
+    }
+
+    /// Takes a lock of one of the kinds of this phase.
+    fn take_any(&self, client: &Client) {
+        let kinds = kinds::hot(&self.phases, self.taken.load(Ordering::Relaxed));
+        match kinds[usize::try_from(self.world.below(kinds.len() as u64)).unwrap_or(0)] {
+            Kind::Plain => self.take("plain", true, &client.get_lock("plain")),
+            Kind::Spin => self.take_as("spun", "spin", true, &client.get_spin_lock("spun")),
+            Kind::Token => self.take_as("one value", "token", true, &client.get_token_lock("one value")),
+            Kind::Election => self.lead(&client.get_election("jobs")),
+            Kind::Fair => self.take("fair", true, &client.get_fair_lock("fair")),
+            Kind::Shared if self.world.below(3) == 0 => {
+                self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock());
+            }
+            Kind::Shared => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
+            Kind::Fenced => self.take_fenced(&client.get_fenced_lock("fenced")),
+            Kind::Permits => self.take_permit(&client.get_semaphore("permits")),
+            Kind::Expiring => self.take_expiring(&client.get_permit_expirable_semaphore("expiring")),
+            Kind::Multi if self.world.below(3) == 0 => self.take("plain", true, &client.get_lock("plain")),
+            Kind::Multi => {
+                let (other, lock) = match self.world.below(2) {
+                    0 => ("fair", client.get_fair_lock("fair")),
+                    // Both in one request.
+                    _ => ("spun", client.get_lock("spun")),
+                };
+                self.take_several(&["plain", other], &Lock::multi([client.get_lock("plain"), lock]));
+            }
+            Kind::Group => {
+                let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
+                let names: Vec<String> = seats.iter().map(|seat| format!("seats[{seat}]")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                self.take_several(&names, &client.get_group_lock("seats", seats));
+            }
         }
     }
 
@@ -196,8 +215,10 @@ impl Scene {
     fn interfere(&self, client: &Client, is_closed: &AtomicBool) {
         let happens = |once_in: u64| once_in > 0 && self.world.below(once_in) == 0;
         if happens(self.habits.force / 10) {
-            let name = LOCKS[usize::try_from(self.world.below(LOCKS.len() as u64)).unwrap_or(0)];
-            let outcome = match name {
+            let held = self.server.held();
+            let name =
+                held.get(usize::try_from(self.world.below(9)).unwrap_or(0) % held.len().max(1)).unwrap_or(&"plain");
+            let outcome = match *name {
                 "fair" => client.get_fair_lock(name).force_unlock(),
                 "shared" if self.world.below(2) == 0 => client.get_read_write_lock(name).read().force_unlock(),
                 "shared" => client.get_read_write_lock(name).write().force_unlock(),
@@ -236,12 +257,11 @@ impl Scene {
 
     /// Takes a lock by a kind whose waiters hear of no release, where `wait` is not the name.
     fn take_as(&self, name: &str, wait: &str, is_alone: bool, lock: &Lock) {
-        let lease = Duration::from_millis(1_000 + self.world.below(9_000));
-        let lock = if self.world.below(4) == 0 { &lock.with_lease(lease) } else { lock };
         let cancel = Cancel::new();
+        let lock = self.with_lease(lock);
         let lock = if self.habits.cancel > 0 && self.world.below(4) == 0 {
             self.cancels.lock().push(cancel.clone());
-            &lock.with_cancel(&cancel)
+            lock.with_cancel(&cancel)
         } else {
             lock
         };
@@ -249,11 +269,12 @@ impl Scene {
         let number = self.enter(name, is_alone, guard.hold().clone());
         self.stay(name);
         if self.world.below(4) == 0 {
-            let began = self.world.now();
+            let (began, mut stays_on) = (self.world.now(), false);
             match lock.try_lock() {
                 Ok(Some(again)) => {
                     self.check(name);
                     drop(again);
+                    stays_on = self.world.below(2) == 0;
                 }
                 Ok(None) if guard.is_held() && self.server.taken_away(guard.owner()).is_none() => {
                     self.world.fail(format_args!("no re-entry into {name}"))
@@ -262,13 +283,23 @@ impl Scene {
                 Err(error) => self.expected(&error),
             }
             self.ended_in_time("a re-entry", began, DROP);
+            if stays_on {
+                self.stay(name);
+            }
         }
         self.leave(name, number);
         self.given_back(|| guard.unlock());
     }
 
+    /// One of four acts has a lease.
+    fn with_lease(&self, lock: &Lock) -> Lock {
+        let lease = Duration::from_millis(1_000 + self.world.below(9_000));
+        if self.world.below(4) == 0 { lock.with_lease(lease) } else { lock.clone() }
+    }
+
     /// Takes several locks at once, each of which others take alone.
     fn take_several(&self, names: &[&str], lock: &Lock) {
+        let lock = &self.with_lease(lock);
         let Some(guard) = self.granted("several", |wait| lock.try_lock_for(wait)) else { return };
         let of_name = |name: &str| guard.hold().members().iter().find(|member| member.name() == name);
         let hold = |name| of_name(name).unwrap_or(guard.hold()).clone();
@@ -323,7 +354,8 @@ impl Scene {
 
     /// Takes within a time by chance. Returns the grant, if there is one.
     fn granted<T>(&self, what: &str, take: impl FnOnce(Duration) -> lockson::Result<Option<T>>) -> Option<T> {
-        let (wait, began) = (Duration::from_millis(self.world.below(15_000)), self.world.now());
+        let most = if self.world.below(3) == 0 { 500 } else { 15_000 };
+        let (wait, began) = (Duration::from_millis(self.world.below(most)), self.world.now());
         let outcome = take(wait);
         self.ended_in_time(what, began, wait);
         self.was_awake(what, began, outcome.as_ref().is_ok_and(Option::is_some));
@@ -343,7 +375,8 @@ impl Scene {
         };
         let slept = Duration::from_nanos(to.saturating_sub(from));
         // Nobody tells of a deleted lock.
-        let longest = if self.faults.deletes + self.faults.flushes > 0 { ASKS_AGAIN } else { LONGEST_SLEEP };
+        let is_deleted = self.server.deleted().is_some_and(|at| at + REMEMBERED >= from);
+        let longest = if is_deleted { ASKS_AGAIN } else { LONGEST_SLEEP };
         if slept > longest && self.faults.leave_the_network_alone() {
             self.world.fail(format_args!("a waiter slept for {slept:?} beside {name}, which was free"));
         }
@@ -359,7 +392,7 @@ impl Scene {
 
     /// Stays inside for a while, now and then for longer than a time to live.
     fn stay(&self, name: &str) {
-        let most = if self.world.below(30) == 0 { 70_000 } else { 1 + self.world.below(300) };
+        let most = if self.world.below(20) == 0 { 70_000 } else { 1 + self.world.below(300) };
         for _ in 0..1 + self.world.below(3) {
             thread::sleep(Duration::from_millis(self.world.below(most)));
             self.check(name);
@@ -440,6 +473,8 @@ const TOLD_WITHIN: Duration = Duration::from_secs(1);
 const TOLD_BY_RENEWAL: Duration = Duration::from_secs(12);
 const ASKS_AGAIN: Duration = Duration::from_millis(1_200);
 const LONGEST_SLEEP: Duration = Duration::from_millis(300);
+/// Nanoseconds for which waiters may not yet know that their entries in a queue were deleted.
+const REMEMBERED: u64 = 3_000_000_000;
 const SLACK: Duration = Duration::from_millis(100);
 /// A dropped guard may take so long.
 const DROP: Duration = Duration::from_secs(1);
