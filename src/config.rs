@@ -77,6 +77,11 @@ impl ClientBuilder {
         Self { url: Url(url.to_owned()), config: Config::default() }
     }
 
+    fn with(mut self, set: impl FnOnce(&mut Config)) -> Self {
+        set(&mut self.config);
+        self
+    }
+
     /// Sets the time to live of locks taken without a lease, and how often the watchdog renews them.
     ///
     /// A crashed holder blocks others for at most the timeout. The timeout is 1 second to 365 days,
@@ -104,9 +109,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn watchdog_batch(mut self, most: usize) -> Self {
-        self.config.watchdog_batch = most;
-        self
+    pub fn watchdog_batch(self, most: usize) -> Self {
+        self.with(|config| config.watchdog_batch = most)
     }
 
     /// Sets the prefix of every name, in Redis and in all texts, as a Redisson `NameMapper` that adds a prefix. At
@@ -121,9 +125,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn name_prefix(mut self, prefix: impl AsRef<str>) -> Self {
-        prefix.as_ref().clone_into(&mut self.config.name_prefix);
-        self
+    pub fn name_prefix(self, prefix: impl AsRef<str>) -> Self {
+        self.with(|config| prefix.as_ref().clone_into(&mut config.name_prefix))
     }
 
     /// Sets the time limit of one request, connecting included.
@@ -159,9 +162,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn sharded_pub_sub(mut self, sharded: bool) -> Self {
-        self.config.sharded_pub_sub = Some(sharded);
-        self
+    pub fn sharded_pub_sub(self, sharded: bool) -> Self {
+        self.with(|config| config.sharded_pub_sub = Some(sharded))
     }
 
     /// Sets how long [`Lock::lock`](crate::Lock::lock), which waits without limit for a busy lock, keeps trying while
@@ -174,9 +176,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn outage_limit(mut self, limit: Duration) -> Self {
-        self.config.outage_limit = limit;
-        self
+    pub fn outage_limit(self, limit: Duration) -> Self {
+        self.with(|config| config.outage_limit = limit)
     }
 
     /// Sets how long the drop of a guard may take before the release goes on in the background. At most 1 hour.
@@ -189,9 +190,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn drop_timeout(mut self, timeout: Duration) -> Self {
-        self.config.drop_timeout = timeout;
-        self
+    pub fn drop_timeout(self, timeout: Duration) -> Self {
+        self.with(|config| config.drop_timeout = timeout)
     }
 
     /// Sets how long a silent waiter for a fair lock keeps its place. A waiter that crashed delays the waiters behind
@@ -207,9 +207,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn fair_patience(mut self, patience: Duration) -> Self {
-        self.config.fair_patience = patience;
-        self
+    pub fn fair_patience(self, patience: Duration) -> Self {
+        self.with(|config| config.fair_patience = patience)
     }
 
     /// Sets the largest difference between the clock of the server and the clocks of Redisson clients that use the same
@@ -228,9 +227,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn peer_clock_skew(mut self, skew: Duration) -> Self {
-        self.config.peer_clock_skew = skew;
-        self
+    pub fn peer_clock_skew(self, skew: Duration) -> Self {
+        self.with(|config| config.peer_clock_skew = skew)
     }
 
     /// Sets what every lock must have reached before it counts as taken. Expiring permits and leaderships count as
@@ -246,9 +244,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.config.durability = Some(durability);
-        self
+    pub fn durability(self, durability: Durability) -> Self {
+        self.with(|config| config.durability = Some(durability))
     }
 
     /// Sets the largest number of open connections for requests to one server.
@@ -261,9 +258,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn max_connections(mut self, most: usize) -> Self {
-        self.config.max_connections = most;
-        self
+    pub fn max_connections(self, most: usize) -> Self {
+        self.with(|config| config.max_connections = most)
     }
 
     /// Sets the time after which an idle connection is closed; one connection is always kept. 10 ms to 365 days.
@@ -276,9 +272,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        self.config.idle_timeout = timeout;
-        self
+    pub fn idle_timeout(self, timeout: Duration) -> Self {
+        self.with(|config| config.idle_timeout = timeout)
     }
 
     /// Sets the name that `CLIENT LIST` shows for the connections of the client, followed by the
@@ -291,9 +286,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn client_name(mut self, name: impl AsRef<str>) -> Self {
-        name.as_ref().clone_into(&mut self.config.client_name);
-        self
+    pub fn client_name(self, name: impl AsRef<str>) -> Self {
+        self.with(|config| name.as_ref().clone_into(&mut config.client_name))
     }
 
     /// Sets the provider of user and password, which is asked whenever the client connects: for passwords that rotate
@@ -311,9 +305,8 @@ impl ClientBuilder {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[cfg(feature = "credentials")]
-    pub fn credentials(mut self, provider: impl Credentials + 'static) -> Self {
-        self.config.credentials = Some(Provider::new(provider));
-        self
+    pub fn credentials(self, provider: impl Credentials + 'static) -> Self {
+        self.with(|config| config.credentials = Some(Provider::new(provider)))
     }
 
     /// Sets whom to trust, and the certificate of this client, for a URL with TLS: `rediss://`, `valkeys://`, or
@@ -329,9 +322,8 @@ impl ClientBuilder {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.config.tls = Some(tls);
-        self
+    pub fn tls(self, tls: Tls) -> Self {
+        self.with(|config| config.tls = Some(tls))
     }
 
     /// Sets the observer, which gets the events of the client. Defaults to no observer.
@@ -351,9 +343,8 @@ impl ClientBuilder {
     /// let client = lockson::Client::builder("redis://localhost").observer(Log).connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.config.observer = Some(Arc::new(observer));
-        self
+    pub fn observer(self, observer: impl Observer + 'static) -> Self {
+        self.with(|config| config.observer = Some(Arc::new(observer)))
     }
 }
 
