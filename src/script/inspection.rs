@@ -87,24 +87,7 @@ impl Inspector<'_, '_> {
             self.permits(&taken, now)?;
         }
         if matches!(self.found.kind, None | Some(LockKind::Plain)) {
-            match (&texts(leader)[..], self.found.holders.first()) {
-                ([owner, candidate, since], Some(holder)) if *owner == holder.owner => {
-                    self.found.leader = Some(candidate.clone());
-                    self.found.held_for =
-                        since.parse().ok().map(Duration::from_millis).and_then(|since| now?.checked_sub(since));
-                    self.found.kind = Some(LockKind::Leader);
-                }
-                _ if !waiters.is_empty() => self.found.kind = Some(LockKind::Fair),
-                (_, holder) if self.found.token.is_some() => {
-                    // Redisson's token counts; its owner has no number of the hold.
-                    let is_drawn = holder.is_some_and(|holder| holder.owner.contains('.'));
-                    let since =
-                        self.found.token.filter(|_| is_drawn).and_then(|token| i64::from(token).try_into().ok());
-                    self.found.held_for = since.and_then(|since| now?.checked_sub(Duration::from_micros(since)));
-                    self.found.kind = Some(LockKind::Fenced);
-                }
-                _ => {}
-            }
+            self.tell_apart(&texts(leader), !waiters.is_empty(), now);
         }
         if !waiters.is_empty() {
             let channel = name.channel();
@@ -113,6 +96,26 @@ impl Inspector<'_, '_> {
         }
         self.found.waiters = waiters.into_iter().map(|owner| InspectedWaiter { owner, client: None }).collect();
         Ok(true)
+    }
+
+    /// Finds out which kind of lock has one owner, or was left free.
+    fn tell_apart(&mut self, leader: &[String], has_waiters: bool, now: Option<Duration>) {
+        let found = &mut self.found;
+        let (kind, since) = match (leader, found.holders.first()) {
+            ([owner, candidate, since], Some(holder)) if *owner == holder.owner => {
+                found.leader = Some(candidate.clone());
+                (LockKind::Leader, since.parse().ok().map(Duration::from_millis))
+            }
+            _ if has_waiters => (LockKind::Fair, None),
+            (_, holder) => {
+                let Some(token) = found.token else { return };
+                // Redisson's token counts; its owner has no number of the hold.
+                let is_drawn = holder.is_some_and(|holder| holder.owner.contains('.'));
+                (LockKind::Fenced, is_drawn.then(|| Duration::from_micros(token.value())))
+            }
+        };
+        found.kind = Some(kind);
+        found.held_for = since.and_then(|since| now?.checked_sub(since));
     }
 
     /// Sends commands. A reply is nil where the user may not run the command, or the key has another type. While the
