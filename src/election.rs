@@ -103,7 +103,7 @@ record! {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[derive(PartialEq, Eq)]
-    Leader {
+    pub struct Leader {
         /// Returns the text of the candidate.
         candidate: String => [&str],
         /// Returns the token of the term; a later term has a greater one.

@@ -156,10 +156,8 @@ record! {
     /// }
     /// # }
     /// ```
-    WaitStarted of a lock {}
-}
+    pub struct WaitStarted of a lock {}
 
-record! {
     /// A thread waits for longer than the watchdog's time to live.
     ///
     /// ```
@@ -172,13 +170,11 @@ record! {
     /// }
     /// # }
     /// ```
-    WaitLasts of a lock {
+    pub struct WaitLasts of a lock {
         /// The duration of the call so far.
         waited: Duration => [Duration],
     }
-}
 
-record! {
     /// A wait ended without the lock.
     ///
     /// ```
@@ -193,15 +189,13 @@ record! {
     /// }
     /// # }
     /// ```
-    WaitGivenUp of a lock {
+    pub struct WaitGivenUp of a lock {
         /// The duration of the call.
         waited: Duration => [Duration],
         /// The error of the call, `Cancelled` and `Closed` included; `None` when its time was up.
         error: Option<Error> => [Option<&Error>],
     }
-}
 
-record! {
     /// A lock was taken.
     ///
     /// ```
@@ -215,16 +209,14 @@ record! {
     /// }
     /// # }
     /// ```
-    LockAcquired of a lock {
+    pub struct LockAcquired of a lock {
         /// The duration of the call, the wait included; of one of several locks, of the attempt that took it.
         waited: Duration => [Duration],
         /// Whether the thread slept until the grant: [`Observer::waiting`] was called before. `false` for the locks of a
         /// red lock, which waits as a whole.
         has_waited: bool => [bool],
     }
-}
 
-record! {
     /// A call that takes a lock or permits has ended.
     ///
     /// ```
@@ -238,7 +230,7 @@ record! {
     /// }
     /// # }
     /// ```
-    TakeEnded {
+    pub struct TakeEnded {
         /// The name of the lock; of several locks that of the group, like `multi(a, b)`.
         name: String => [&str],
         /// The kind of the lock, or of the group.
@@ -291,13 +283,11 @@ record! {
     /// }
     /// # }
     /// ```
-    LockReleased of a lock {
+    pub struct LockReleased of a lock {
         /// The time for which the lock was held.
         held: Duration => [Duration],
     }
-}
 
-record! {
     /// A lock was lost.
     ///
     /// ```
@@ -314,16 +304,14 @@ record! {
     /// }
     /// # }
     /// ```
-    LockLost of a lock {
+    pub struct LockLost of a lock {
         /// The kind of loss.
         loss: Loss => [Loss],
         /// The approximate time for which this process was stopped when the hold expired, if it was: stopped,
         /// suspended with its machine, or not scheduled.
         stood_still: Option<Duration> => [Option<Duration>],
     }
-}
 
-record! {
     /// A hold has ended.
     ///
     /// ```
@@ -336,7 +324,7 @@ record! {
     /// }
     /// # }
     /// ```
-    HoldEnded of a lock {
+    pub struct HoldEnded of a lock {
         /// The time for which the lock was held.
         held: Duration => [Duration],
         /// The loss, if the hold was lost.
@@ -374,7 +362,7 @@ record! {
     /// }
     /// # }
     /// ```
-    ReleaseFailed {
+    pub struct ReleaseFailed {
         /// The name of the lock.
         name: String => [&str],
         /// The kind of the lock.
@@ -385,9 +373,7 @@ record! {
         /// The reason.
         error: Error => [&Error],
     }
-}
 
-record! {
     /// Locks were renewed.
     ///
     /// ```
@@ -400,15 +386,13 @@ record! {
     /// }
     /// # }
     /// ```
-    LocksRenewed {
+    pub struct LocksRenewed {
         /// The server, without credentials.
         server: String => [&str],
         /// The number of renewed locks.
         locks: usize => [usize],
     }
-}
 
-record! {
     /// A renewal got no usable reply.
     ///
     /// ```
@@ -422,7 +406,7 @@ record! {
     /// }
     /// # }
     /// ```
-    RenewalFailed {
+    pub struct RenewalFailed {
         /// The server, without credentials.
         server: String => [&str],
         /// The number of locks in the renewal.
@@ -432,9 +416,7 @@ record! {
         /// The reason.
         error: Error => [&Error],
     }
-}
 
-record! {
     /// Renewals work again.
     ///
     /// ```
@@ -447,15 +429,13 @@ record! {
     /// }
     /// # }
     /// ```
-    RenewalRecovered {
+    pub struct RenewalRecovered {
         /// The server, without credentials.
         server: String => [&str],
         /// The duration of the failure, from the first failed request to the first reply.
         outage: Duration => [Duration],
     }
-}
 
-record! {
     /// A thread ended without releasing its lock.
     ///
     /// ```
@@ -468,10 +448,8 @@ record! {
     /// }
     /// # }
     /// ```
-    LockAbandoned of a lock {}
-}
+    pub struct LockAbandoned of a lock {}
 
-record! {
     /// The server does not report changes of the keys of held locks.
     ///
     /// ```
@@ -484,15 +462,13 @@ record! {
     /// }
     /// # }
     /// ```
-    LossesToldLate {
+    pub struct LossesToldLate {
         /// The server, without credentials.
         server: String => [&str],
         /// The reason.
         error: Error => [&Error],
     }
-}
 
-record! {
     /// The server cannot wait for replicas.
     ///
     /// ```
@@ -505,15 +481,13 @@ record! {
     /// }
     /// # }
     /// ```
-    DurabilityMissing {
+    pub struct DurabilityMissing {
         /// The server, without credentials.
         server: String => [&str],
         /// The reason.
         error: Error => [&Error],
     }
-}
 
-record! {
     /// The listening connection failed.
     ///
     /// ```
@@ -526,15 +500,13 @@ record! {
     /// }
     /// # }
     /// ```
-    ListeningFailed {
+    pub struct ListeningFailed {
         /// The server, without credentials.
         server: String => [&str],
         /// The reason.
         error: Error => [&Error],
     }
-}
 
-record! {
     /// The listening connection hears messages again.
     ///
     /// ```
@@ -547,7 +519,7 @@ record! {
     /// }
     /// # }
     /// ```
-    ListeningRecovered {
+    pub struct ListeningRecovered {
         /// The server, without credentials.
         server: String => [&str],
         /// The time from the first failure to the first subscription.

@@ -19,7 +19,7 @@ record! {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[derive(PartialEq, Eq)]
-    Inspection {
+    pub struct Inspection {
         /// Returns the name, with the prefix of the client.
         name: String => [&str],
         /// Returns the kind as far as Redis shows it; `None` where nothing is stored, or where
@@ -61,12 +61,10 @@ record! {
         /// list its connections for another reason than a missing right.
         without_clients: Option<String> => [Option<&str>],
     }
-}
 
-record! {
     /// A holder of what was inspected; see [`Inspection`].
     #[derive(PartialEq, Eq)]
-    InspectedHolder {
+    pub struct InspectedHolder {
         /// Returns the owner id as stored: of a token lock its value, of a permit its id as
         /// [`PermitId`](crate::PermitId) shows it.
         owner: String => [&str],
@@ -83,23 +81,19 @@ record! {
         /// is one of Redisson.
         client: Option<ClientConnection> => [Option<&ClientConnection>],
     }
-}
 
-record! {
     /// A waiter in the queue of a fair lock; see [`Inspection`].
     #[derive(PartialEq, Eq)]
-    InspectedWaiter {
+    pub struct InspectedWaiter {
         /// Returns the owner id of the future hold.
         owner: String => [&str],
         /// Returns a connection of the waiter's client, as [`InspectedHolder::client`] does.
         client: Option<ClientConnection> => [Option<&ClientConnection>],
     }
-}
 
-record! {
     /// A connection of a client, as `CLIENT LIST` shows it; see [`Inspection`].
     #[derive(PartialEq, Eq)]
-    ClientConnection {
+    pub struct ClientConnection {
         /// Returns the address of the client as the server sees it.
         address: String => [&str],
         /// Returns the name of the connection.

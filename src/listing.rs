@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use crate::token::FencingToken;
 
-/// Declares a struct of facts, with a method that reads each of them.
+/// Declares structs of facts, with a method that reads each of them.
 macro_rules! record {
-    ($(#[$doc:meta])* $record:ident { $($(#[$field_doc:meta])* $field:ident: $owned:ty => [$($shown:tt)+],)* }) => {
+    ($(#[$doc:meta])* pub struct $record:ident { $($(#[$note:meta])* $field:ident: $kept:ty => [$($seen:tt)+],)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $record {
-            $(pub(crate) $field: $owned,)*
+            $(pub(crate) $field: $kept,)*
         }
 
         impl $record {
-            $($(#[$field_doc])*
-            pub fn $field(&self) -> $($shown)+ {
-                record!(@show self, $field, $($shown)+)
+            $($(#[$note])*
+            pub fn $field(&self) -> $($seen)+ {
+                record!(@show self, $field, $($seen)+)
             })*
         }
     };
     (@show $of:ident, $field:ident, Option<&str>) => { $of.$field.as_deref() };
-    (@show $of:ident, $field:ident, Option<& $shown:ty>) => { $of.$field.as_ref() };
-    (@show $of:ident, $field:ident, & $shown:ty) => { &$of.$field };
-    (@show $of:ident, $field:ident, $shown:ty) => { $of.$field };
-    ($(#[$doc:meta])* $record:ident of a lock { $($fields:tt)* }) => {
+    (@show $of:ident, $field:ident, Option<& $seen:ty>) => { $of.$field.as_ref() };
+    (@show $of:ident, $field:ident, & $seen:ty) => { &$of.$field };
+    (@show $of:ident, $field:ident, $seen:ty) => { $of.$field };
+    ($(#[$doc:meta])* pub struct $record:ident of a lock { $($fields:tt)* }) => {
         record! {
             $(#[$doc])*
-            $record {
+            pub struct $record {
                 /// The name of the lock.
                 name: String => [&str],
                 /// The kind of the lock.
@@ -41,6 +41,10 @@ macro_rules! record {
                 $($fields)*
             }
         }
+    };
+    ($(#[$doc:meta])* pub struct $record:ident $(of a $lock:ident)? { $($fields:tt)* } $($others:tt)+) => {
+        record! { $(#[$doc])* pub struct $record $(of a $lock)? { $($fields)* } }
+        record! { $($others)+ }
     };
 }
 pub(crate) use record;
@@ -102,7 +106,7 @@ record! {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[derive(PartialEq, Eq)]
-    HeldLock {
+    pub struct HeldLock {
         /// Returns the name of the lock, with the prefix of the client.
         name: String => [&str],
         /// Returns the owner id, as stored in Redis.
@@ -121,9 +125,7 @@ record! {
         /// [`with_max_hold`](crate::Lock::with_max_hold).
         is_renewed: bool => [bool],
     }
-}
 
-record! {
     /// A thread of the client that waits for a lock, as listed by [`Client::waiting`](crate::Client::waiting).
     ///
     /// ```no_run
@@ -136,7 +138,7 @@ record! {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[derive(PartialEq, Eq)]
-    LockWaiter {
+    pub struct LockWaiter {
         /// Returns the name of the lock, with the prefix of the client.
         name: String => [&str],
         /// Returns the owner id of the future hold, which also identifies a waiter in the queue of a fair lock.

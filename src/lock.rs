@@ -96,7 +96,7 @@ record! {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[derive(PartialEq, Eq)]
-    Holder {
+    pub struct Holder {
         /// Returns the owner id: for this crate and for Redisson it begins with the client's uuid.
         owner: String => [&str],
         /// Returns how often the owner holds it.

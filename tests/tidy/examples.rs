@@ -19,12 +19,7 @@ fn items_without_an_example_are_found() {
     assert_eq!(found(&format!("{shown}pub struct It;\n/// Goes.\npub fn go() {{}}")), 0, "the type's example shows it");
     assert_eq!(found(&format!("{shown}pub struct It;\n/// Goes on.\npub fn go_on() {{}}")), 1);
     assert_eq!(found("    /// Goes; see [`It::go`].\n    pub fn go() {}"), 0, "shown there");
-    assert_eq!(found("record! {\n    /// It.\n    It {\n        name: String,\n    }\n}\n"), 1);
-    assert_eq!(
-        found("record! {\n    /// It.\n    /// ```\n    /// ```\n    It {\n        name: String,\n    }\n}\n"),
-        0
-    );
-    assert_eq!(found("record! {\n    /// It.\n    #[derive(Eq)]\n    It of a lock {}\n}\n"), 1);
+    assert_eq!(found("record! {\n    /// It.\n    #[derive(Eq)]\n    pub struct It of a lock {}\n}\n"), 1);
     assert_eq!(found("#[cfg(test)]\nmod tests {\n    pub struct It;\n}\n"), 0);
 }
 
@@ -52,14 +47,8 @@ fn without_example(source: &Source) -> Vec<String> {
     faults
 }
 
-/// The kind and name of the item that a line makes public; a `record!` makes a struct.
+/// The kind and name of the item that a line makes public.
 fn public_item<'a>(line: &'a str, above: &[&str]) -> Option<(&'a str, &'a str)> {
-    let is_record =
-        || above.iter().rev().find(|above| !above.starts_with("///") && !above.starts_with("#[")) == Some(&"record! {");
-    let name = [" of a lock {", " of a lock {}", " {"].into_iter().find_map(|end| line.strip_suffix(end));
-    if let Some(name) = name.filter(|name| name.chars().all(is_name_char) && is_record()) {
-        return Some(("struct", name));
-    }
     let (what, rest) = line.strip_prefix("pub ")?.split_once(' ')?;
     let name = &rest[..rest.find(|c| !is_name_char(c)).unwrap_or(rest.len())];
     // In a macro the documentation and the name come from where the macro is used.
