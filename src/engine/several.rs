@@ -8,7 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::stand_back::Wanted;
+use crate::engine::acquire::acquisition::Acquisition;
+use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::handle::Handle;
 use crate::engine::life::Life;
@@ -24,6 +25,7 @@ use crate::script::bundle::MOST_PARTS;
 use crate::state::exchange::Bounds;
 use crate::time::Instant;
 use all::All;
+use giving_back::{Held, release_at_once};
 
 /// Several locks that are taken together.
 #[derive(Debug)]
@@ -81,6 +83,37 @@ pub(crate) struct Take<'a> {
     pub(crate) caller: &'a Caller<'a>,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) wait: Wait,
+    /// What the take holds, in the order of the requests.
+    pub(crate) grants: Vec<Option<Grant>>,
+}
+
+impl<'a> Take<'a> {
+    pub(crate) fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
+        Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait)
+    }
+
+    /// Waits while other processes have their turn at any of the locks.
+    pub(crate) fn stand_back(&self) -> Result<()> {
+        let wanted = self.requests.iter().map(|request| (request.engine, request.name, Some(&**request.kind)));
+        stand_back(wanted, self.wait.deadline(), |until| self.caller.sleep(until))
+    }
+
+    /// Gives back what the take holds at these places. What is not given back within the bounds is cleared away in the
+    /// background; a lost lock is no news here.
+    pub(crate) fn give_back(&mut self, concerns: impl Fn(usize) -> bool, bounds: impl Fn(&Engine) -> Bounds) {
+        let places = (0..self.requests.len()).filter(|place| concerns(*place));
+        let grants: Vec<_> =
+            places.filter_map(|place| Some((self.requests[place].engine, self.grants[place].take()?))).collect();
+        let held: Vec<_> = grants.iter().map(|(engine, (hold, guard))| Held { engine, hold, guard: *guard }).collect();
+        if !held.is_empty() {
+            drop(release_at_once(&held, bounds));
+        }
+    }
+
+    /// The grants of a take that succeeded.
+    pub(crate) fn granted(&mut self) -> Vec<Option<Grant>> {
+        self.grants.iter_mut().map(Option::take).collect()
+    }
 }
 
 /// All of several locks.
@@ -118,8 +151,7 @@ impl Form for Multi {
     }
 
     fn take(&self, take: Take<'_>) -> Result<Option<Vec<Option<Grant>>>> {
-        let grants = All::new(take).run()?;
-        Ok(grants.map(|grants| grants.into_iter().map(Some).collect()))
+        All::new(take).run()
     }
 }
 
@@ -193,7 +225,8 @@ impl Members {
         caller.check()?;
         let observed = &operations[0];
         let began = (is_new && observed.config.observer.is_some()).then(Instant::now);
-        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait });
+        let grants = requests.iter().map(|_| None).collect();
+        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, grants });
         if let Some(began) = began {
             self.tell_end(observed, began, &outcome);
         }
@@ -233,11 +266,6 @@ fn in_shares<T>(parts: impl IntoIterator<Item = (Option<Bundle>, T)>) -> Vec<Vec
         }
     }
     shares.into_iter().map(|(_, share)| share).collect()
-}
-
-/// A lock that is wanted with others, as the rule of turns sees it.
-pub(crate) fn wanted<'a>(request: &'a AcquireRequest<'a>) -> Wanted<'a> {
-    (request.engine, request.name, Some(&**request.kind))
 }
 
 /// The bounds of a request that is sent once, and waits for so long.

@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use super::Terms;
 use super::votes::{Verdict, Vote, Votes, majority};
-use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::acquire::waiting::Waiting;
 use crate::engine::several::asking::{self, Heard, Reply};
-use crate::engine::several::giving_back::{Held, reenter_at_once, release_at_once};
-use crate::engine::several::{Take, once, wanted};
+use crate::engine::several::giving_back::reenter_at_once;
+use crate::engine::several::{Take, once};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
@@ -23,7 +21,6 @@ use crate::transport::Fitness;
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,
-    grants: Vec<Option<Grant>>,
     needed: usize,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
@@ -42,7 +39,6 @@ impl<'a> Most<'a> {
         let needed = majority(requests.len());
         Self {
             terms: Terms { node_timeout, ..terms },
-            grants: requests.iter().map(|_| None).collect(),
             needed,
             votes: Votes::new(needed),
             waiting: requests.iter().map(waiting).collect(),
@@ -72,9 +68,7 @@ impl<'a> Most<'a> {
         let skips_down = self.has_quorum_up();
         let mut replies = self.reenter_all(skips_down);
         let missing: Vec<usize> = (0..self.take.requests.len()).filter(|place| replies[*place].is_none()).collect();
-        let asking = missing.iter().map(|place| {
-            Acquisition::new(&self.take.requests[*place], self.take.thread.clone(), self.take.caller, Wait::Not)
-        });
+        let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not));
         let (limit, rejoin_after) = (self.terms.node_timeout, self.terms.rejoin_after);
         let longest = self.take.requests.iter().map(|request| request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
@@ -141,15 +135,7 @@ impl<'a> Most<'a> {
     }
 
     fn give_back(&mut self) {
-        let grants: Vec<_> =
-            self.grants.iter_mut().enumerate().filter_map(|(place, grant)| Some((place, grant.take()?))).collect();
-        let held = grants.iter().map(|(place, (hold, guard))| Held {
-            engine: self.take.requests[*place].engine,
-            hold,
-            guard: *guard,
-        });
-        // What a node does not confirm in time is cleared away in the background.
-        drop(release_at_once(&held.collect::<Vec<_>>(), |_| once(self.terms.node_timeout)));
+        self.take.give_back(|_| true, |_| once(self.terms.node_timeout));
     }
 
     /// The error of a round in which too few nodes voted.
@@ -190,8 +176,7 @@ impl WaitLoop for Most<'_> {
         if self.take.requests.iter().any(|request| request.held_by(self.take.thread.as_ref()).is_some()) {
             return Ok(());
         }
-        let caller = self.take.caller;
-        stand_back(self.take.requests.iter().map(wanted), self.take.wait.deadline(), |until| caller.sleep(until))
+        self.take.stand_back()
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Self::Grant>> {
@@ -203,7 +188,7 @@ impl WaitLoop for Most<'_> {
         for (place, (heard, is_reentry)) in replies.into_iter().enumerate() {
             let (grant, vote, error) = self.vote(place, heard.reply);
             reentered += usize::from(is_reentry && grant.is_some());
-            self.grants[place] = grant;
+            self.take.grants[place] = grant;
             votes.push(vote);
             errors.extend(error);
         }
@@ -216,7 +201,7 @@ impl WaitLoop for Most<'_> {
         let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.needed);
         if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
-            return Ok(TakeOutcome::Taken(self.grants.iter_mut().map(Option::take).collect()));
+            return Ok(TakeOutcome::Taken(self.take.granted()));
         }
         self.give_back();
         if let Some(lost) = lost {

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use crate::engine::acquire::acquisition::Acquisition;
-use crate::engine::acquire::stand_back::stand_back;
-use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
+use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Reply};
-use crate::engine::several::giving_back::{Held, extend_at_once, release_at_once};
-use crate::engine::several::{Take, wanted};
+use crate::engine::several::giving_back::extend_at_once;
 use crate::error::{Error, Result};
-use crate::owner::ThreadId;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::state::rounds::{Rounds, Step};
@@ -20,15 +17,9 @@ use crate::time::{Deadline, Instant, Lease};
 
 /// One take of all of several locks. Dropping it gives back what it holds.
 pub(super) struct All<'a> {
-    /// In the canonical order.
-    requests: &'a [AcquireRequest<'a>],
-    grants: Vec<Option<Grant>>,
+    take: Take<'a>,
     /// Whether the calling thread held the lock before this take.
     reentered: Vec<bool>,
-    caller: &'a Caller<'a>,
-    thread: Option<ThreadId>,
-    wait: Wait,
-    deadline: Deadline,
     /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
     /// limit.
     end: Option<Instant>,
@@ -38,35 +29,30 @@ pub(super) struct All<'a> {
 }
 
 impl<'a> All<'a> {
-    pub(super) fn new(Take { requests, caller, thread, wait }: Take<'a>) -> Self {
-        let patience = requests.iter().map(|request| request.engine.config.command_timeout).max().unwrap_or_default();
-        let end = match wait.deadline() {
+    pub(super) fn new(take: Take<'a>) -> Self {
+        let patience =
+            take.requests.iter().map(|request| request.engine.config.command_timeout).max().unwrap_or_default();
+        let end = match take.wait.deadline() {
             Deadline::At(at) => Some(at.max(Instant::now()).after(patience)),
             Deadline::Never => None,
         };
         Self {
-            requests,
             end,
-            grants: requests.iter().map(|_| None).collect(),
-            reentered: vec![false; requests.len()],
-            caller,
-            thread,
-            wait,
-            deadline: wait.deadline(),
-            rounds: Rounds::new(requests.len()),
+            reentered: vec![false; take.requests.len()],
+            rounds: Rounds::new(take.requests.len()),
             trouble: None,
+            take,
         }
     }
 
     /// Takes all locks, or none.
-    pub(super) fn run(mut self) -> Result<Option<Vec<Grant>>> {
+    pub(super) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
         self.reenter()?;
         loop {
             match self.rounds.next(random) {
                 Step::AskRest => {
-                    if self.wait != Wait::Not && self.grants.iter().all(Option::is_none) {
-                        let caller = self.caller;
-                        stand_back(self.requests.iter().map(wanted), self.deadline, |until| caller.sleep(until))?;
+                    if self.take.wait != Wait::Not && self.take.grants.iter().all(Option::is_none) {
+                        self.take.stand_back()?;
                     }
                     self.ask_rest()?;
                 }
@@ -76,17 +62,19 @@ impl<'a> All<'a> {
                         return self.trouble.take().map_or(Ok(None), Err);
                     }
                     self.rounds.given_back();
-                    for place in (0..self.requests.len()).filter(|place| self.reentered[*place]) {
+                    for place in (0..self.take.requests.len()).filter(|place| self.reentered[*place]) {
                         self.rounds.granted(place);
                     }
-                    self.caller.check()?;
+                    self.take.caller.check()?;
                     if !pause.is_zero() {
-                        self.caller.sleep(self.deadline.sooner(Instant::now().after(pause)))?;
+                        self.take.caller.sleep(self.take.wait.deadline().sooner(Instant::now().after(pause)))?;
                     }
                 }
                 Step::Wait(place) => {
                     let began = Instant::now();
-                    if !self.wait_for(place, self.acquisition(place, self.wait))? && self.wait != Wait::ForEver {
+                    if !self.wait_for(place, self.take.acquisition(place, self.take.wait))?
+                        && self.take.wait != Wait::ForEver
+                    {
                         return Ok(None);
                     }
                     self.rounds.waited(place, began.until(Instant::now()));
@@ -94,8 +82,8 @@ impl<'a> All<'a> {
                 // The answers came late, and one more question could take another time-out.
                 Step::WaitHolding(..) if self.is_over() => return self.trouble.take().map_or(Ok(None), Err),
                 Step::WaitHolding(place, most) => {
-                    let until = self.deadline.sooner(Instant::now().after(most));
-                    let acquisition = self.acquisition(place, Wait::Until(Deadline::At(until)));
+                    let until = self.take.wait.deadline().sooner(Instant::now().after(most));
+                    let acquisition = self.take.acquisition(place, Wait::Until(Deadline::At(until)));
                     let granted = match self.wait_for(place, acquisition.holding()) {
                         // A wait without parts has the time of the caller to outlast an outage.
                         Err(error) if error.is_outage() && !self.is_over() => {
@@ -111,7 +99,7 @@ impl<'a> All<'a> {
                 }
                 Step::Check => {
                     if self.check()? {
-                        return Ok(Some(self.grants.iter_mut().filter_map(Option::take).collect()));
+                        return Ok(Some(self.take.granted()));
                     }
                 }
             }
@@ -120,36 +108,32 @@ impl<'a> All<'a> {
 
     /// Whether the time is up.
     fn is_over(&self) -> bool {
-        self.wait == Wait::Not || self.deadline.passed(Instant::now())
+        self.take.wait == Wait::Not || self.take.wait.deadline().passed(Instant::now())
     }
 
     /// Re-enters the locks that the calling thread holds. A lost lock fails the take: an outer section believes in it.
     fn reenter(&mut self) -> Result<()> {
-        for (place, request) in self.requests.iter().enumerate() {
+        for (place, request) in self.take.requests.iter().enumerate() {
             let engine = request.engine;
-            if let Some(hold) = request.held_by(self.thread.as_ref()) {
+            if let Some(hold) = request.held_by(self.take.thread.as_ref()) {
                 let now = Instant::now();
-                let bounds = engine.sender.bounds(&engine.sender.node(request.name), now, now, self.deadline);
-                let grant = engine.reenter(request, &hold, self.caller, until(self.end, bounds));
-                self.grants[place] = Some(grant.map_err(|error| error.about(request.name))?);
+                let bounds =
+                    engine.sender.bounds(&engine.sender.node(request.name), now, now, self.take.wait.deadline());
+                let grant = engine.reenter(request, &hold, self.take.caller, until(self.end, bounds));
+                self.granted(place, grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
-                self.rounds.granted(place);
             }
         }
         Ok(())
     }
 
     fn missing(&self) -> Vec<usize> {
-        (0..self.requests.len()).filter(|place| self.grants[*place].is_none()).collect()
-    }
-
-    fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
-        Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait)
+        (0..self.take.requests.len()).filter(|place| self.take.grants[*place].is_none()).collect()
     }
 
     /// Asks once for every missing lock.
     fn ask_rest(&mut self) -> Result<()> {
-        self.caller.check()?;
+        self.take.caller.check()?;
         let missing = self.missing();
         self.trouble = None;
         if self.end.is_some_and(|end| Instant::now() >= end) {
@@ -157,16 +141,13 @@ impl<'a> All<'a> {
             missing.iter().for_each(|place| self.rounds.busy(*place));
             return Ok(());
         }
-        let asking = missing.iter().map(|place| self.acquisition(*place, Wait::Not)).collect();
+        let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not)).collect();
         let end = self.end;
-        let replies = asking::ask_at_once(asking, self.caller, |_, bounds| until(end, bounds));
+        let replies = asking::ask_at_once(asking, self.take.caller, |_, bounds| until(end, bounds));
         let mut failed = None;
         for (place, heard) in missing.into_iter().zip(replies) {
             match heard.reply {
-                Ok(Reply::Granted(grant)) => {
-                    self.grants[place] = Some(grant);
-                    self.rounds.granted(place);
-                }
+                Ok(Reply::Granted(grant)) => self.granted(place, grant),
                 Ok(Reply::Busy(_)) => self.rounds.busy(place),
                 Ok(Reply::Passed) => self.rounds.passed(place),
                 // The wait for this lock alone asks on, and tells why it ends.
@@ -184,8 +165,7 @@ impl<'a> All<'a> {
     fn wait_for(&mut self, place: usize, acquisition: Acquisition<'a>) -> Result<bool> {
         match acquisition.run()? {
             Some(grant) => {
-                self.grants[place] = Some(grant);
-                self.rounds.granted(place);
+                self.granted(place, grant);
                 Ok(true)
             }
             None => {
@@ -204,7 +184,9 @@ impl<'a> All<'a> {
         }
         let holds: Vec<_> = short
             .iter()
-            .filter_map(|(place, lease)| Some((self.requests[*place].engine, &self.grants[*place].as_ref()?.0, *lease)))
+            .filter_map(|(place, lease)| {
+                Some((self.take.requests[*place].engine, &self.take.grants[*place].as_ref()?.0, *lease))
+            })
             .collect();
         let end = self.end;
         let extended = extend_at_once(&holds, |engine| limit(engine, end));
@@ -223,7 +205,7 @@ impl<'a> All<'a> {
     fn look(&mut self) -> Result<Option<Vec<(usize, Lease)>>> {
         let now = Instant::now();
         let (mut short, mut is_lost) = (vec![], false);
-        for (place, (request, grant)) in self.requests.iter().zip(&self.grants).enumerate() {
+        for (place, (request, grant)) in self.take.requests.iter().zip(&self.take.grants).enumerate() {
             let Some((hold, _)) = grant else { continue };
             let AcquireRequest { engine, lease, .. } = *request;
             // A hold that is live later was live at `now`, too.
@@ -247,21 +229,13 @@ impl<'a> All<'a> {
     /// Gives back what this take holds, but for re-entered locks while the take goes on: their outer sections hold
     /// them in any case.
     fn give_back(&mut self) {
-        self.release(|all, place| !all.reentered[place]);
+        let end = self.end;
+        self.take.give_back(|place| !self.reentered[place], |engine| limit(engine, end));
     }
 
-    fn release(&mut self, concerns: impl Fn(&Self, usize) -> bool) {
-        let end = self.end;
-        let places: Vec<usize> = (0..self.requests.len()).filter(|place| concerns(self, *place)).collect();
-        let grants: Vec<_> = places.iter().filter_map(|place| Some((*place, self.grants[*place].take()?))).collect();
-        let held: Vec<_> = grants
-            .iter()
-            .map(|(place, (hold, guard))| Held { engine: self.requests[*place].engine, hold, guard: *guard })
-            .collect();
-        if !held.is_empty() {
-            // What cannot be given back is cleared away in the background; a lost lock is no news here.
-            drop(release_at_once(&held, |engine| limit(engine, end)));
-        }
+    fn granted(&mut self, place: usize, grant: Grant) {
+        self.take.grants[place] = Some(grant);
+        self.rounds.granted(place);
     }
 }
 
@@ -281,7 +255,8 @@ fn limit(engine: &Engine, end: Option<Instant>) -> Bounds {
 impl Drop for All<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
-        self.release(|_, _| true);
+        let end = self.end;
+        self.take.give_back(|_| true, |engine| limit(engine, end));
     }
 }
 
