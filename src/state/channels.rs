@@ -130,13 +130,8 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
 
     /// Records that this process is about to publish. Returns whether the message will arrive here.
     pub(crate) fn expect_own(&mut self, channel: &str) -> bool {
-        match self.channels.get_mut(channel) {
-            Some(entry) if entry.state == State::Subscribed => {
-                entry.own += 1;
-                true
-            }
-            _ => false,
-        }
+        let entry = self.in_state(State::Subscribed, channel);
+        entry.map(|entry| entry.own += 1).is_some()
     }
 
     /// Records that the message was not published.
@@ -154,14 +149,9 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
     /// returned.
     #[must_use]
     pub(crate) fn subscribed(&mut self, channel: &str) -> Vec<Waiter> {
-        match self.channels.get_mut(channel) {
-            Some(entry) if entry.state == State::Asked => {
-                entry.state = State::Subscribed;
-                entry.own = 0;
-                entry.waiters().collect()
-            }
-            _ => vec![],
-        }
+        let Some(entry) = self.in_state(State::Asked, channel) else { return vec![] };
+        (entry.state, entry.own) = (State::Subscribed, 0);
+        entry.waiters().collect()
     }
 
     /// Records the end of a subscription. Where the server ended it unasked, because the slot of the channel has left
@@ -184,9 +174,7 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
     pub(crate) fn elsewhere(&mut self, channels: &[String], now: Instant) -> Vec<Waiter> {
         let mut wakes = vec![];
         for channel in channels {
-            if let Some(entry) = self.channels.get_mut(channel)
-                && entry.state == State::Asked
-            {
+            if let Some(entry) = self.in_state(State::Asked, channel) {
                 wakes.extend(entry.is_elsewhere(now));
             }
         }
@@ -213,9 +201,7 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         self.one_by_one |= channels.len() > 1;
         let mut wakes = vec![];
         for channel in channels {
-            if let Some(entry) = self.channels.get_mut(channel)
-                && entry.state == State::Asked
-            {
+            if let Some(entry) = self.in_state(State::Asked, channel) {
                 entry.state = State::Wanted;
                 if channels.len() == 1 {
                     entry.refusal = Some(refusal.clone());
@@ -263,6 +249,10 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         }
         let pauses = self.channels.values().filter_map(|entry| entry.elsewhere_until.filter(|until| *until > now));
         Demand::Rest(pauses.fold(now.after(CHANNEL_LINGER), Instant::min))
+    }
+
+    fn in_state(&mut self, state: State, channel: &str) -> Option<&mut Channel<Waiter>> {
+        self.channels.get_mut(channel).filter(|entry| entry.state == state)
     }
 
     fn subscribe(&mut self, now: Instant) -> Option<Demand> {
