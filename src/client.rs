@@ -96,12 +96,9 @@ impl Client {
     ///
     /// `Config` when the variable is not set; otherwise as [`connect`](Self::connect).
     pub fn from_env() -> Result<Self> {
-        let url = std::env::var("REDIS_URL");
-        Self::connect(
-            &url.map_err(|_| {
-                Error::new(ErrorKind::Config, "set REDIS_URL to the server's URL, like redis://localhost")
-            })?,
-        )
+        let text = "set REDIS_URL to the server's URL, like redis://localhost";
+        let url = std::env::var("REDIS_URL").map_err(|_| Error::new(ErrorKind::Config, text));
+        Self::connect(&url?)
     }
 
     /// Returns a builder with the default settings for this URL.
