@@ -6,7 +6,6 @@ mod loss;
 pub(crate) mod partial;
 pub(crate) mod watchdog;
 
-use std::result;
 use std::sync::{Arc, Weak};
 
 use crate::config::Config;
@@ -18,12 +17,12 @@ use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
-use crate::engine::sender::exactly_once::Answer;
+use crate::engine::sender::exactly_once::{Answer, SendResult};
 use crate::engine::sender::{Cleanup, Sender};
 use crate::error::Result;
 use crate::event::{ListeningFailed, ListeningRecovered};
 use crate::name::LockName;
-use crate::state::exchange::{Failed, InDoubt};
+use crate::state::exchange::InDoubt;
 use crate::state::ledger::Ledger;
 use crate::time::{Instant, Lease};
 use heartbeat::Heartbeat;
@@ -98,7 +97,7 @@ impl Keeper {
         &self,
         hold: &HoldState,
         turn: &RequestTurn<'_>,
-        outcome: result::Result<Answer<A>, Failed>,
+        outcome: SendResult<A>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
         self.sender.after_request(&self.sender.node(&hold.name));

@@ -1,16 +1,15 @@
 //! `extend`: raises the time to live of a hold on request.
 
-use std::result;
 use std::sync::Arc;
 
 use crate::conn::Server;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
-use crate::engine::sender::exactly_once::Answer;
+use crate::engine::sender::exactly_once::SendResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Call, Renewal, RenewalAnswer};
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
 use crate::time::Lease;
 use crate::transport::Confirmation;
@@ -56,7 +55,7 @@ impl Keeper {
     pub(crate) fn finish_extension(
         &self,
         Extension { hold, server, lease, confirmation, turn }: Extension<'_>,
-        outcome: result::Result<Answer<Vec<RenewalAnswer>>, Failed>,
+        outcome: SendResult<Vec<RenewalAnswer>>,
     ) -> Result<()> {
         let mut missing = None;
         self.in_turn(hold, &turn, outcome, |ledger, now, answer| match answer.value.first() {

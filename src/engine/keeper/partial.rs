@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::error::{Loss, Result};
 use crate::script::{Call, Released};
-use crate::state::exchange::{Bounds, Failed};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Remaining;
 use crate::time::Instant;
 
@@ -53,11 +53,7 @@ impl Keeper {
     }
 
     /// Takes the outcome of the request.
-    pub(crate) fn finish_part(
-        &self,
-        part: PartRelease<'_>,
-        outcome: result::Result<Answer<Released>, Failed>,
-    ) -> Result<()> {
+    pub(crate) fn finish_part(&self, part: PartRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
         let hold = part.hold;
         let outcome = self.learn_of_part(&part, outcome);
         drop(part);
@@ -67,11 +63,7 @@ impl Keeper {
             .map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
-    fn learn_of_part(
-        &self,
-        part: &PartRelease<'_>,
-        outcome: result::Result<Answer<Released>, Failed>,
-    ) -> Result<result::Result<(), Loss>> {
+    fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
         let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {

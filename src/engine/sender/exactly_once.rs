@@ -41,6 +41,9 @@ impl<T> Answer<T> {
     }
 }
 
+/// What became of a request.
+pub(crate) type SendResult<T> = Result<Answer<T>, Failed>;
+
 /// Fences the copies that earlier requests left in doubt, then sends the call until a reply arrives or the bounds are
 /// reached. Each attempt goes to the server that stores the key at that time, and each unanswered copy is fenced at the
 /// server to which the copy was sent.

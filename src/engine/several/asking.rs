@@ -6,7 +6,7 @@ use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::engine::request::Grant;
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::several::in_shares;
 use crate::error::{Error, Result};
 use crate::script::bundle::{BundleAttempt, PartState};
@@ -104,11 +104,7 @@ impl Answered {
 }
 
 /// Gives one lock its part of the outcome of its request.
-fn hear(
-    mut acquisition: Acquisition<'_>,
-    outcome: &std::result::Result<Answer<Answered>, Failed>,
-    index: usize,
-) -> Result<Reply> {
+fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index: usize) -> Result<Reply> {
     let mut is_free = false;
     let own = match outcome {
         Err(failed) => Err(failed.clone()),

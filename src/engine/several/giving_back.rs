@@ -8,7 +8,7 @@ use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::release::{Begun, LastRelease};
 use crate::engine::request::{AcquireRequest, Grant};
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::several::in_shares;
 use crate::error::{Error, Result};
 use crate::script::bundle::BundleRelease;
@@ -126,10 +126,7 @@ fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
 }
 
 /// The part of the outcome of a request that concerns one of its holds.
-fn part_of(
-    outcome: &std::result::Result<Answer<Vec<Released>>, Failed>,
-    index: usize,
-) -> std::result::Result<Answer<Released>, Failed> {
+fn part_of(outcome: &SendResult<Vec<Released>>, index: usize) -> SendResult<Released> {
     match outcome {
         Ok(answer) => match answer.value.get(index) {
             Some(released) => Ok(answer.with(*released)),
@@ -183,7 +180,7 @@ fn one_request_each<B, A: Send, R>(
     bounds: impl Fn(&Engine) -> Bounds,
     caller: Option<&Caller<'_>>,
     begin: impl Fn(usize, Bounds) -> Result<(B, Call<A>, InDoubt)>,
-    finish: impl Fn(usize, B, std::result::Result<Answer<A>, Failed>) -> Result<R>,
+    finish: impl Fn(usize, B, SendResult<A>) -> Result<R>,
 ) -> Vec<Result<R>> {
     let start = Instant::now();
     let bounds = bounds_of(holds.iter().map(|(engine, _)| *engine), bounds);
