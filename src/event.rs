@@ -118,28 +118,28 @@ observer! {
 
         /// Renewals of the locks of a server work again after [`renewal_failed`](Self::renewal_failed). Told by the
         /// next renewal, so a client that holds nothing meanwhile learns of the end of an outage with its next hold.
-        fn recovered(&self, event: &RenewalRecovered);
+        fn recovered(&self, event: &ServerRecovered);
 
         /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
         fn abandoned(&self, event: &LockAbandoned);
 
         /// The server does not report changes of the keys of held locks, so a loss without a message is found at the
         /// next renewal. Called once, and again after reports were possible meanwhile.
-        fn losses_told_late(&self, event: &LossesToldLate);
+        fn losses_told_late(&self, event: &ServerTrouble);
 
         /// The server cannot wait for replicas, so locks with
         /// [`Durability::with_best_effort`](crate::Durability::with_best_effort) count at once. Called once for each
         /// server.
-        fn durability_missing(&self, event: &DurabilityMissing);
+        fn durability_missing(&self, event: &ServerTrouble);
 
         /// The listening connection to a server broke or could not be opened. Until it is open again, waiters ask
         /// every second. Called at each attempt in vain.
-        fn listening_failed(&self, event: &ListeningFailed);
+        fn listening_failed(&self, event: &ServerTrouble);
 
         /// The listening connection to a server hears messages again after [`listening_failed`](Self::listening_failed).
         /// A client without waiters and watched holds does not listen, and learns of the end of an outage with its next
         /// one.
-        fn listening_recovered(&self, event: &ListeningRecovered);
+        fn listening_recovered(&self, event: &ServerRecovered);
     }
 }
 
@@ -417,22 +417,42 @@ record! {
         error: Error => [&Error],
     }
 
-    /// Renewals work again.
+    /// Something failed at a server; the method of the [`Observer`] tells what.
     ///
     /// ```
-    /// # use lockson::{RenewalRecovered, Observer};
+    /// # use lockson::{Observer, ServerTrouble};
     /// # #[derive(Debug)]
     /// # struct Log;
     /// # impl Observer for Log {
-    /// fn recovered(&self, event: &RenewalRecovered) {
+    /// fn listening_failed(&self, event: &ServerTrouble) {
+    ///     eprintln!("{} is not heard: {}", event.server(), event.error());
+    /// }
+    /// # }
+    /// ```
+    pub struct ServerTrouble {
+        /// The server, without credentials.
+        server: String => [&str],
+        /// The reason.
+        error: Error => [&Error],
+    }
+
+    /// What failed at a server works again; the method of the [`Observer`] tells what.
+    ///
+    /// ```
+    /// # use lockson::{Observer, ServerRecovered};
+    /// # #[derive(Debug)]
+    /// # struct Log;
+    /// # impl Observer for Log {
+    /// fn recovered(&self, event: &ServerRecovered) {
     ///     println!("{} renews again after {:?}", event.server(), event.outage());
     /// }
     /// # }
     /// ```
-    pub struct RenewalRecovered {
+    pub struct ServerRecovered {
         /// The server, without credentials.
         server: String => [&str],
-        /// The duration of the failure, from the first failed request to the first reply.
+        /// The duration of the failure, from the first failed request to the first reply, or from the first failure of
+        /// the listening connection to the first subscription.
         outage: Duration => [Duration],
     }
 
@@ -449,82 +469,6 @@ record! {
     /// # }
     /// ```
     pub struct LockAbandoned of a lock {}
-
-    /// The server does not report changes of the keys of held locks.
-    ///
-    /// ```
-    /// # use lockson::{LossesToldLate, Observer};
-    /// # #[derive(Debug)]
-    /// # struct Log;
-    /// # impl Observer for Log {
-    /// fn losses_told_late(&self, event: &LossesToldLate) {
-    ///     eprintln!("{} tells losses late: {}", event.server(), event.error());
-    /// }
-    /// # }
-    /// ```
-    pub struct LossesToldLate {
-        /// The server, without credentials.
-        server: String => [&str],
-        /// The reason.
-        error: Error => [&Error],
-    }
-
-    /// The server cannot wait for replicas.
-    ///
-    /// ```
-    /// # use lockson::{DurabilityMissing, Observer};
-    /// # #[derive(Debug)]
-    /// # struct Log;
-    /// # impl Observer for Log {
-    /// fn durability_missing(&self, event: &DurabilityMissing) {
-    ///     eprintln!("{} does not wait for replicas: {}", event.server(), event.error());
-    /// }
-    /// # }
-    /// ```
-    pub struct DurabilityMissing {
-        /// The server, without credentials.
-        server: String => [&str],
-        /// The reason.
-        error: Error => [&Error],
-    }
-
-    /// The listening connection failed.
-    ///
-    /// ```
-    /// # use lockson::{ListeningFailed, Observer};
-    /// # #[derive(Debug)]
-    /// # struct Log;
-    /// # impl Observer for Log {
-    /// fn listening_failed(&self, event: &ListeningFailed) {
-    ///     eprintln!("{} is not heard: {}", event.server(), event.error());
-    /// }
-    /// # }
-    /// ```
-    pub struct ListeningFailed {
-        /// The server, without credentials.
-        server: String => [&str],
-        /// The reason.
-        error: Error => [&Error],
-    }
-
-    /// The listening connection hears messages again.
-    ///
-    /// ```
-    /// # use lockson::{ListeningRecovered, Observer};
-    /// # #[derive(Debug)]
-    /// # struct Log;
-    /// # impl Observer for Log {
-    /// fn listening_recovered(&self, event: &ListeningRecovered) {
-    ///     println!("{} is heard again after {:?}", event.server(), event.outage());
-    /// }
-    /// # }
-    /// ```
-    pub struct ListeningRecovered {
-        /// The server, without credentials.
-        server: String => [&str],
-        /// The time from the first failure to the first subscription.
-        outage: Duration => [Duration],
-    }
 }
 
 #[cfg(test)]

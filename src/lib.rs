@@ -174,9 +174,8 @@ pub use durability::Durability;
 pub use election::{Candidate, Election, Leader, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
-    DurabilityMissing, HoldEnded, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost,
-    LockReleased, LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded,
-    WaitGivenUp, WaitLasts, WaitStarted,
+    HoldEnded, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed,
+    RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted,
 };
 pub use guard::{AnyThread, Guard, ItsThread, OwnedGuard};
 pub use hold::Hold;

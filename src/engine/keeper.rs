@@ -20,7 +20,7 @@ use crate::engine::per_server::PerServer;
 use crate::engine::sender::exactly_once::{Answer, SendResult};
 use crate::engine::sender::{Cleanup, Sender};
 use crate::error::Result;
-use crate::event::{ListeningFailed, ListeningRecovered};
+use crate::event::{ServerRecovered, ServerTrouble};
 use crate::name::LockName;
 use crate::state::exchange::InDoubt;
 use crate::state::ledger::Ledger;
@@ -155,11 +155,11 @@ impl Reports for Weak<Keeper> {
             Report::Lost(error) => {
                 keeper.watchdog(server).put(|events| events.lost = true);
                 sender.topology.doubt(server.number());
-                let event = ListeningFailed { server: server.label(), error };
+                let event = ServerTrouble { server: server.label(), error };
                 config.observe(|observer| observer.listening_failed(&event));
             }
             Report::Recovered(outage) => {
-                let event = ListeningRecovered { server: server.label(), outage };
+                let event = ServerRecovered { server: server.label(), outage };
                 config.observe(|observer| observer.listening_recovered(&event));
             }
         }

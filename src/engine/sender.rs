@@ -22,7 +22,7 @@ use crate::engine::caller::Caller;
 use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::DurabilityMissing;
+use crate::event::ServerTrouble;
 use crate::name::LockName;
 use crate::script::{Call, IfLock, NotALock};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -168,7 +168,7 @@ impl Sender {
         let node = self.node(name);
         if node.cannot_wait() {
             let server = node.server.label();
-            self.config.observe(|observer| observer.durability_missing(&DurabilityMissing { server, error }));
+            self.config.observe(|observer| observer.durability_missing(&ServerTrouble { server, error }));
         }
     }
 

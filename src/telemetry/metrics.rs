@@ -6,8 +6,8 @@ use ::metrics::{counter, gauge, histogram};
 
 use crate::client::Client;
 use crate::event::{
-    DurabilityMissing, ListeningFailed, ListeningRecovered, LockAbandoned, LockLost, LockReleased, LocksRenewed,
-    LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitLasts,
+    LockAbandoned, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed, RenewalFailed, ServerRecovered,
+    ServerTrouble, TakeEnded, WaitLasts,
 };
 use crate::listing::{HeldLock, LockWaiter};
 
@@ -134,7 +134,7 @@ impl Observer for MetricsObserver {
         counter!(RENEWALS_FAILED).increment(count(event.locks()));
     }
 
-    fn recovered(&self, _: &RenewalRecovered) {
+    fn recovered(&self, _: &ServerRecovered) {
         counter!(RENEWALS_RECOVERED).increment(1);
     }
 
@@ -142,19 +142,19 @@ impl Observer for MetricsObserver {
         counter!(ABANDONED, "kind" => event.kind().as_str()).increment(1);
     }
 
-    fn losses_told_late(&self, _: &LossesToldLate) {
+    fn losses_told_late(&self, _: &ServerTrouble) {
         counter!(TOLD_LATE).increment(1);
     }
 
-    fn durability_missing(&self, _: &DurabilityMissing) {
+    fn durability_missing(&self, _: &ServerTrouble) {
         counter!(DURABILITY_MISSING).increment(1);
     }
 
-    fn listening_failed(&self, _: &ListeningFailed) {
+    fn listening_failed(&self, _: &ServerTrouble) {
         counter!(LISTENING_FAILED).increment(1);
     }
 
-    fn listening_recovered(&self, _: &ListeningRecovered) {
+    fn listening_recovered(&self, _: &ServerRecovered) {
         counter!(LISTENING_RECOVERED).increment(1);
     }
 }

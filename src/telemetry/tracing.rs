@@ -9,9 +9,8 @@ use ::tracing::{Level, Span, debug_span, event};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{
-    DurabilityMissing, HoldEnded, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost,
-    LockReleased, LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded,
-    WaitGivenUp, WaitLasts, WaitStarted,
+    HoldEnded, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed,
+    RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted,
 };
 use crate::listing::LockKind;
 use crate::sync::Mutex;
@@ -180,7 +179,7 @@ impl Observer for TracingObserver {
         tell_of_server!(WARN "locks were not renewed" event, locks, remaining_seconds, error = %event.error());
     }
 
-    fn recovered(&self, event: &RenewalRecovered) {
+    fn recovered(&self, event: &ServerRecovered) {
         tell_of_server!(INFO "renewals work again" event, outage_seconds = event.outage().as_secs_f64());
     }
 
@@ -190,19 +189,19 @@ impl Observer for TracingObserver {
         self.end_hold(event.name(), owner, "abandoned");
     }
 
-    fn losses_told_late(&self, event: &LossesToldLate) {
+    fn losses_told_late(&self, event: &ServerTrouble) {
         tell_of_server!(WARN "losses are told late" event, error = %event.error());
     }
 
-    fn durability_missing(&self, event: &DurabilityMissing) {
+    fn durability_missing(&self, event: &ServerTrouble) {
         tell_of_server!(WARN "the server does not wait for replicas" event, error = %event.error());
     }
 
-    fn listening_failed(&self, event: &ListeningFailed) {
+    fn listening_failed(&self, event: &ServerTrouble) {
         tell_of_server!(WARN "the listening connection failed" event, error = %event.error());
     }
 
-    fn listening_recovered(&self, event: &ListeningRecovered) {
+    fn listening_recovered(&self, event: &ServerRecovered) {
         tell_of_server!(INFO "messages are heard again" event, outage_seconds = event.outage().as_secs_f64());
     }
 }

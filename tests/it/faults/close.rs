@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Error, ErrorKind, ListeningFailed, LockLost, Loss, Observer, ReleaseFailed, RenewalFailed};
+use lockson::{Client, Error, ErrorKind, LockLost, Loss, Observer, ReleaseFailed, RenewalFailed, ServerTrouble};
 use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
@@ -276,7 +276,7 @@ impl Observer for Sheet {
         self.add_error(event.error());
     }
 
-    fn listening_failed(&self, event: &ListeningFailed) {
+    fn listening_failed(&self, event: &ServerTrouble) {
         self.add(event);
         self.add_error(event.error());
     }

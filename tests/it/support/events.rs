@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockson::{
-    DurabilityMissing, Error, ListeningFailed, ListeningRecovered, LockAbandoned, LockAcquired, LockLost, LockReleased,
-    LocksRenewed, LossesToldLate, Observer, ReleaseFailed, RenewalFailed, RenewalRecovered, TakeEnded, WaitGivenUp,
-    WaitStarted,
+    Error, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed, RenewalFailed,
+    ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitStarted,
 };
 use parking_lot::Mutex;
 
@@ -146,7 +145,7 @@ impl Observer for Events {
         self.note("", "not renewed", None, Some(event.error()));
     }
 
-    fn recovered(&self, event: &RenewalRecovered) {
+    fn recovered(&self, event: &ServerRecovered) {
         self.seen.lock().outages.push(event.outage());
     }
 
@@ -154,19 +153,19 @@ impl Observer for Events {
         self.note(event.name(), "abandoned", None, None);
     }
 
-    fn losses_told_late(&self, event: &LossesToldLate) {
+    fn losses_told_late(&self, event: &ServerTrouble) {
         self.note("", format!("told late of {}", event.server()), None, Some(event.error()));
     }
 
-    fn durability_missing(&self, event: &DurabilityMissing) {
+    fn durability_missing(&self, event: &ServerTrouble) {
         self.note("", format!("not durable at {}", event.server()), None, Some(event.error()));
     }
 
-    fn listening_failed(&self, event: &ListeningFailed) {
+    fn listening_failed(&self, event: &ServerTrouble) {
         self.note("", "not heard", None, Some(event.error()));
     }
 
-    fn listening_recovered(&self, event: &ListeningRecovered) {
+    fn listening_recovered(&self, event: &ServerRecovered) {
         self.note("", format!("heard again from {}", event.server()), None, None);
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::Watchdog;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
 use crate::error::{Error, Refusal};
-use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, RenewalRecovered};
+use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, ServerRecovered};
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::exchange::Bounds;
@@ -274,7 +274,7 @@ impl RenewalHost for ServerRound<'_> {
 
     fn recovered(&self, outage: Duration) {
         self.keeper.config.observe(|observer| {
-            observer.recovered(&RenewalRecovered { server: self.server.label(), outage });
+            observer.recovered(&ServerRecovered { server: self.server.label(), outage });
         });
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
 use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
-use crate::event::LossesToldLate;
+use crate::event::ServerTrouble;
 use crate::state::watch::{All, Watch, WatchStep};
 use crate::time::Instant;
 use crate::transport::Fault;
@@ -186,7 +186,7 @@ impl Worker {
 
     fn complain(&self, keeper: &Keeper, error: Error) {
         let server = self.server.label();
-        keeper.config.observe(|observer| observer.losses_told_late(&LossesToldLate { server, error }));
+        keeper.config.observe(|observer| observer.losses_told_late(&ServerTrouble { server, error }));
     }
 }
 
