@@ -44,6 +44,8 @@ pub use read_write::ReadWriteLock;
 /// lock](crate::Client::get_fenced_lock), which its [`Guard<FencingToken>`](Guard::token) returns. A
 /// `Lock<FencingToken>` becomes a plain `Lock` with [`Into`], for a list of locks of several kinds.
 ///
+/// `On` tells where its guards may be: on [`ItsThread`], or for an [`OwnedLock`] on [`AnyThread`].
+///
 /// ```no_run
 /// use std::time::Duration;
 /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -51,12 +51,7 @@ impl Engine {
                 return Ok(TakeOutcome::Busy(LONGEST_SLEEP));
             }
             // The client knows the grant before the observer does, because the observer may close the client.
-            let Some(ticket) = self.cells.taken.add(name, permits) else {
-                // `close()` waits for this call.
-                let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
-                self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
-                return Err(closed());
-            };
+            let ticket = self.note_taken(name, permits)?;
             position.into_iter().for_each(|position| position.granted(free, heard));
             self.cells.stand_backs.with(name, Turn::granted);
             Ok(TakeOutcome::Taken(ticket))
@@ -73,19 +68,31 @@ impl Engine {
             return outcome.map(|_| None);
         };
         waiting.granted();
-        let owner = &waiting.asker.owner;
+        self.tell_taken(name, &waiting);
+        waiting.tell_end(&Ok(Some(())));
+        Ok(Some((ticket, waiting.asker.owner)))
+    }
+
+    fn note_taken(&self, name: &LockName, permits: u32) -> Result<TakenTicket> {
+        self.cells.taken.add(name, permits).ok_or_else(|| {
+            // `close()` waits for this call.
+            let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
+            self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
+            closed()
+        })
+    }
+
+    fn tell_taken(&self, name: &LockName, waiting: &Waiting<'_>) {
         self.config.observe(|observer| {
             observer.acquired(&LockAcquired {
                 name: name.to_string(),
-                kind,
-                owner: owner.to_string(),
+                kind: LockKind::Semaphore,
+                owner: waiting.asker.owner.to_string(),
                 waited: waiting.started.until(Instant::now()),
                 has_waited: waiting.has_slept,
                 group: None,
             });
         });
-        waiting.tell_end(&Ok(Some(())));
-        Ok(Some((ticket, waiting.asker.owner)))
     }
 
     /// Gives back permits that this client took, to a semaphore that exists; goes on in the background after `bounds`.
