@@ -10,8 +10,8 @@ use crate::{free, run, serve};
 
 /// Distributed locks of Lockson and of Java's Redisson, from the command line.
 ///
-/// Exit codes: 0; 1 where the answer is no (`doctor` found a danger, `free` met another state); 124 not within the time;
-/// 125 where lockson itself failed. `lockson run --help` lists those of `run`.
+/// Exit codes: 0; 1 where the answer is no (`doctor` found a danger, `free` found nothing to free); 124 not within the
+/// time; 125 where lockson itself failed. `lockson run --help` lists those of `run`.
 #[derive(Debug, Parser)]
 #[command(name = "lockson", version, arg_required_else_help = true)]
 pub(crate) struct Args {
