@@ -4,6 +4,7 @@ use lockson::{Client, ClientBuilder, Tls};
 
 use crate::Failure;
 use crate::args::Connection;
+use crate::output::report;
 
 /// Returns a builder with the servers, the names and the certificates of the options.
 pub(crate) fn builder(options: &Connection) -> Result<ClientBuilder, Failure> {
@@ -12,7 +13,7 @@ pub(crate) fn builder(options: &Connection) -> Result<ClientBuilder, Failure> {
             let yaml = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
             let read = lockson_redisson_yaml::read(&yaml).map_err(|error| format!("{}: {error}", file.display()))?;
             for warning in read.warnings.iter().filter(|warning| warning.contains("changes what happens")) {
-                eprintln!("lockson: {}: {warning}", file.display());
+                report(format_args!("{}: {warning}", file.display()));
             }
             read.builder
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
-use crate::output::{Progress, end, first_end, json, json_of, kind, millis, place, shown, state, table};
+use crate::output::{Progress, end, first_end, json, json_of, kind, millis, place, report, shown, state, table};
 use crate::seen::{Look, Seen};
 use crate::{Failure, connect};
 
@@ -18,7 +18,7 @@ pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> 
     let client = connect::builder(&connection)?.connect()?;
     let (found, is_cut) = look(&client, &beginning, listing)?;
     if let Some(why) = found.iter().find_map(Inspection::without_clients) {
-        eprintln!("lockson: the processes of holders are not known: {why}");
+        report(format_args!("the processes of holders are not known: {why}"));
     }
     if listing.output.json {
         found.iter().try_for_each(|inspection| json(&json_of(inspection)))?;
@@ -26,7 +26,7 @@ pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> 
         table(&TITLES, &found.iter().map(row).collect::<Vec<_>>())?;
     }
     if is_cut {
-        eprintln!("lockson: there may be more than {}; --limit shows more", listing.limit);
+        report(format_args!("there may be more than {}; --limit shows more", listing.limit));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -45,7 +45,7 @@ pub(crate) fn top(
         let (found, is_cut) = match look(&client, &beginning, listing) {
             Ok(looked) => looked,
             Err(failure) => {
-                eprintln!("lockson: {failure}");
+                report(&failure);
                 thread::sleep(every.max(SHORTEST));
                 continue;
             }

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Args, Command};
+use crate::output::report;
 
 /// The exit code for an answer that is no.
 const NO: u8 = 1;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         if failure.downcast_ref().is_some_and(is_gone) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("lockson: {failure}");
+        report(&failure);
         ExitCode::from(FAILED)
     })
 }

@@ -1,5 +1,6 @@
 //! Tables for people, JSON for programs.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,13 @@ impl Drop for Progress {
             eprint!("\r\x1b[K");
         }
     }
+}
+
+/// Tells the user something on standard error, whether or not somebody reads there. What a server wrote into the text
+/// does not move the cursor.
+pub(crate) fn report(text: impl Display) {
+    let lines: Vec<_> = text.to_string().lines().map(shown).collect();
+    let _ = writeln!(io::stderr(), "lockson: {}", lines.join("\n"));
 }
 
 /// Prints one object on a line.

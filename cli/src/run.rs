@@ -19,6 +19,7 @@ use nix::unistd::getpgrp;
 use signal_hook::iterator::Signals;
 
 use crate::args::Connection;
+use crate::output::report;
 use crate::{FAILED, Failure, connect};
 use group::{End, Group};
 use kind::{Kind, Taken};
@@ -152,7 +153,7 @@ impl Options {
     fn busy(&self) -> ExitCode {
         // Cron sends whatever a job says; of a fleet all but one say this.
         if std::io::stderr().is_terminal() {
-            eprintln!("lockson: {:?} is held by another owner", self.name);
+            report(format_args!("{:?} is held by another owner", self.name));
         }
         let code = if self.kind.once_per.is_some() { 0 } else { BUSY };
         ExitCode::from(self.conflict_exit_code.unwrap_or(code))
@@ -164,20 +165,20 @@ impl Options {
         let released = if keep && !matches!(end, End::Cancelled(_)) { taken.keep() } else { taken.release() };
         match (end, released) {
             (End::Lost(how), _) => {
-                eprintln!("lockson: the lock {name:?} was lost, and the command ended: {how}");
+                report(format_args!("the lock {name:?} was lost, and the command ended: {how}"));
                 LOST
             }
             (End::Unguarded, _) => {
-                eprintln!("lockson: the guardian of the command was killed, and the command ended");
+                report("the guardian of the command was killed, and the command ended");
                 FAILED
             }
             (_, Err(error)) if error.is_lost() => {
-                eprintln!("lockson: {error}");
+                report(error);
                 LOST
             }
             (End::Exited(code) | End::Cancelled(code), released) => {
                 if let Err(error) = released {
-                    eprintln!("lockson: not given back: {error}");
+                    report(format_args!("not given back: {error}"));
                 }
                 code
             }

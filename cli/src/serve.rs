@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::args::{Connection, Listing};
-use crate::output::{json_of, millis};
+use crate::output::{json_of, millis, report};
 use crate::seen::{KEPT, Look, Seen};
 use crate::{Failure, connect, free, list};
 
@@ -175,7 +175,7 @@ impl Page<'_> {
         match before.and_then(|before| free::free_owner(&self.client, name, owner, &before)) {
             Ok(freed) => {
                 let what = if freed { "freed" } else { "nothing to free at" };
-                eprintln!("lockson: from the page: {what} {name:?} of {owner:?}: {reason:?}");
+                report(format_args!("from the page: {what} {name:?} of {owner:?}: {reason:?}"));
                 ("200 OK", "application/json", json!({ "freed": freed }).to_string())
             }
             Err(failure) => ("502 Bad Gateway", "text/plain; charset=utf-8", failure.to_string()),

@@ -4,6 +4,8 @@
 mod table;
 
 use std::any::Any;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 use std::thread;
@@ -166,6 +168,24 @@ fn a_server_that_is_not_there_is_a_failure_of_lockson() {
     let output = lockson("redis://127.0.0.1:1", &["ls"]);
     assert_eq!((code(&output), output.stdout.len()), (125, 0));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("lockson: "), "{output:?}");
+}
+
+#[test]
+fn a_server_cannot_move_the_cursor() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            // The client sends its first requests together, and waits for all answers.
+            while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                stream.write_all(&b"-ERR \x1b[2Jwiped\r\n".repeat(9)).unwrap();
+            }
+        }
+    });
+    let output = lockson(&url, &["show", "orders"]);
+    assert_eq!(code(&output), 125);
+    assert!(output.stderr.ends_with(b"\\u{1b}[2Jwiped\n"), "{output:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid, setpgid};
 use super::kind::Taken;
 use super::{LOST, Timing, clock};
 use crate::FAILED;
+use crate::output::report;
 
 /// The hidden stages of this program.
 pub(super) const GUARD: &str = "__guard";
@@ -78,7 +79,7 @@ pub(super) fn exec(mut arguments: impl Iterator<Item = OsString>) -> Option<Exit
         return Some(ExitCode::from(LOST));
     }
     let error = Command::new(&program).args(arguments).exec();
-    eprintln!("lockson: {}: {error}", program.display());
+    report(format_args!("{}: {error}", program.display()));
     Some(ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
