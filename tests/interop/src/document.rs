@@ -8,7 +8,7 @@ use crate::load::{Fairness, GRACE_MS, LEAST_SHARE, Loaded, STARVED, THREADS};
 use crate::matrix::Row;
 use crate::names;
 use crate::program::workspace;
-use crate::state::Compared;
+use crate::state::{Compared, Record};
 use crate::token::Library;
 use crate::verdict::Verdict;
 
@@ -149,23 +149,23 @@ fn state_tables(compared: &Compared) -> String {
         return text;
     }
     let rows = other.iter().map(|operation| {
-        let reason = operation.reason.unwrap_or("**not intended**");
-        let left = [&operation.rust, &operation.java].map(|left| {
-            let parts = [&left.answer, &left.keys, &left.messages];
-            parts.into_iter().filter(|part| *part != "-").cloned().collect::<Vec<_>>().join("<br>")
-        });
-        let [rust, java] = left;
+        let reason = operation.reason.as_deref().unwrap_or(NOT_INTENDED);
+        let [rust, java] = [&operation.rust, &operation.java].map(Record::in_a_cell);
         vec![operation.label.to_owned(), rust, java, reason.to_owned(), word(&operation.verdict).to_owned()]
     });
     text += "\nDifferent:\n\n";
     text + &table(&["operation", "Lockson", "Redisson", "why", ""], rows)
 }
 
+/// In place of the reason of a difference that nobody has judged.
+pub(crate) const NOT_INTENDED: &str = "**not intended**";
+
 const INTRODUCTION: &str = "\
 # Compatibility with Redisson
 
-Written by `make interop`, which tests this crate against real Redisson {newest} and {older} on a real Redis. Do not
-edit this file: to fill a row, build the kind as `tests/interop/src/kind.rs` describes.
+Written by `make interop`, which tests this crate against real Redisson {newest} and {older} on a real Redis. Edit
+nothing but the column *why*: a difference passes with a reason in that column, and with exactly these two states. To
+fill a row, build the kind as `tests/interop/src/kind.rs` describes.
 
 * passed: checked with both languages, each in a separate process
 * not defined: Redisson has no such feature for this object

@@ -28,7 +28,7 @@ pub(crate) struct Operation {
     pub(crate) rust: Record,
     pub(crate) java: Record,
     /// The reason for an intended difference.
-    pub(crate) reason: Option<&'static str>,
+    pub(crate) reason: Option<String>,
     pub(crate) verdict: Verdict,
 }
 
@@ -93,10 +93,13 @@ fn compare_scenario(
     loop {
         let starved = Starved::watch(players.iter().flat_map(Player::pids).collect());
         let [rust, java] = play_both(players, kind, scenario);
+        let differences = if is_rehearsal { vec![] } else { intended::of(kind) };
         let operation = |((label, rust), (_, java))| {
-            let listed = if is_rehearsal { None } else { intended::find(kind, label) };
+            let listed = intended::find(&differences, label);
             let verdict = judge(&rust, &java, listed);
-            Operation { label, rust, java, reason: listed.map(|listed| listed.reason), verdict }
+            let passed = verdict == Verdict::Passed;
+            let reason = listed.filter(|_| passed).map(|listed| listed.reason.clone());
+            Operation { label, rust, java, reason, verdict }
         };
         let operations: Vec<Operation> = rust?.into_iter().zip(java?).map(operation).collect();
         let waited = starved.millis();
@@ -120,10 +123,9 @@ fn play_both(players: &mut [Player; 2], kind: &'static Kind, scenario: Scenario)
 
 /// Equal states pass; different states pass if listed with exactly these two outcomes.
 fn judge(rust: &Record, java: &Record, listed: Option<&intended::Difference>) -> Verdict {
-    let (left_by_rust, left_by_java) = (rust.to_string(), java.to_string());
     let wrong = match listed {
         None if rust == java => return Verdict::Passed,
-        Some(listed) if left_by_rust == listed.rust && left_by_java == listed.java => return Verdict::Passed,
+        Some(listed) if rust != java && listed.is(rust, java) => return Verdict::Passed,
         None => "the states differ, without an intended difference",
         Some(_) if rust == java => "the states are equal, despite an intended difference",
         Some(_) => "the states differ, but not as the intended difference says",

@@ -1,41 +1,43 @@
-//! The intended differences between the states that Lockson and Redisson leave, and the reasons.
+//! The intended differences between the states that Lockson and Redisson leave: the rows of `docs/compatibility.md` that
+//! have a reason.
 
-mod exclusive;
-mod fair;
-mod fenced;
-mod permits;
-mod read_write;
-mod reason;
-mod several;
+use std::fs;
 
+use super::Record;
+use crate::document::NOT_INTENDED;
 use crate::kind::Kind;
+use crate::program::workspace;
 
 /// One intended difference: exactly these two outcomes, and no other.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    pub(crate) label: &'static str,
-    pub(crate) rust: &'static str,
-    pub(crate) java: &'static str,
-    pub(crate) reason: &'static str,
+    label: String,
+    rust: String,
+    java: String,
+    pub(crate) reason: String,
 }
 
-pub(crate) fn find(kind: &Kind, label: &str) -> Option<&'static Difference> {
-    let of_kind = LISTS.iter().filter(|(kinds, _)| kinds.contains(&kind.word));
-    of_kind.flat_map(|(_, differences)| *differences).find(|difference| difference.label == label)
+/// The intended differences of a kind.
+pub(crate) fn of(kind: &Kind) -> Vec<Difference> {
+    let page = fs::read_to_string(workspace().join("docs/compatibility.md")).expect("the document can be read");
+    let part = page.split("\n### ").find_map(|part| part.strip_prefix(kind.title)?.strip_prefix('\n'));
+    let (_, rows) = part.and_then(|part| part.split_once("\nDifferent:\n")).unwrap_or_default();
+    rows.lines().filter_map(Difference::read).filter(|difference| difference.reason != NOT_INTENDED).collect()
 }
 
-/// Kinds, and the differences of each kind.
-const LISTS: &[(&[&str], &[Difference])] = &[
-    (&["plain", "fair", "spin"], exclusive::COUNTED),
-    (&["plain", "fair", "spin", "non_reentrant", "non_reentrant_fair"], exclusive::RENEWED),
-    (&["plain", "non_reentrant"], exclusive::CLOSED_ALOUD),
-    (&["fair", "spin", "non_reentrant_fair"], exclusive::CLOSED_IN_SILENCE),
-    (&["fair", "non_reentrant_fair"], fair::QUEUED),
-    (&["fenced"], fenced::FENCED),
-    (&["faster_multi"], several::GROUP),
-    (&["red"], several::RED),
-    (&["read"], read_write::READ),
-    (&["write"], read_write::WRITE),
-    (&["permits"], permits::PERMITS),
-    (&["semaphore"], permits::SEMAPHORE),
-];
+pub(crate) fn find<'d>(differences: &'d [Difference], label: &str) -> Option<&'d Difference> {
+    differences.iter().find(|difference| difference.label == label)
+}
+
+impl Difference {
+    fn read(row: &str) -> Option<Self> {
+        let cells: Vec<&str> = row.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let [label, rust, java, reason, _] = cells.try_into().ok()?;
+        let [label, rust, java, reason] = [label, rust, java, reason].map(str::to_owned);
+        Some(Self { label, rust, java, reason })
+    }
+
+    pub(crate) fn is(&self, rust: &Record, java: &Record) -> bool {
+        self.rust == rust.in_a_cell() && self.java == java.in_a_cell()
+    }
+}

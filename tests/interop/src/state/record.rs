@@ -29,6 +29,14 @@ impl fmt::Display for Record {
     }
 }
 
+impl Record {
+    /// The record in a cell of the document: what is not nothing, part below part.
+    pub(crate) fn in_a_cell(&self) -> String {
+        let parts = [&self.answer, &self.keys, &self.messages].map(String::as_str);
+        parts.into_iter().filter(|part| *part != NOTHING).collect::<Vec<_>>().join("<br>")
+    }
+}
+
 impl Observer {
     pub(crate) fn new(server: &RedisServer) -> Self {
         Self { redis: server.connection(), messages: Messages::listen(server) }
