@@ -131,12 +131,7 @@ fn number_of(request: &Request) -> Result<u32, Failure> {
 }
 
 fn builder(request: &Request) -> Result<ClientBuilder, Failure> {
-    if let Some(option) = request.keys().find(|key| !OPTIONS.contains(key) && !OTHER_OPTIONS.contains(key)) {
-        return Err(Failure::bad_input(format!("open does not take {option}")));
-    }
-    if let Some(option) = request.keys().find(|key| OTHER_OPTIONS.contains(key)) {
-        return Err(Failure::unsupported(format!("this library has nothing like {option}")));
-    }
+    request.allow_only(OPTIONS)?;
     let mut builder = Client::builder(&url(request)?);
     if let Some(millis) = request.optional_number("watchdog_ms")? {
         let timeout = Duration::from_millis(millis);
@@ -219,36 +214,6 @@ const OPTIONS: &[&str] = &[
     "timeout_ms",
     "pool_size",
     "sharded",
-];
-const OTHER_OPTIONS: &[&str] = &[
-    "codec",
-    "connect_timeout_ms",
-    "subscription_timeout_ms",
-    "ping_interval_ms",
-    "retry_attempts",
-    "retry_delay_ms",
-    "reconnect_delay_ms",
-    "check_synced_slaves",
-    "slaves_sync_timeout_ms",
-    "script_cache",
-    "keep_pubsub_order",
-    "pool_idle",
-    "subscription_pool_size",
-    "subscriptions_per_connection",
-    "threads",
-    "netty_threads",
-    "read_mode",
-    "subscription_mode",
-    "scan_interval_ms",
-    "master_name",
-    "sentinel_username",
-    "sentinel_password",
-    "check_sentinels",
-    "tls_verify",
-    "tls_truststore",
-    "tls_truststore_password",
-    "tls_keystore",
-    "tls_keystore_password",
 ];
 /// The kinds with several names.
 pub(crate) const SEVERAL: &[&str] = &["multi", "red", "faster_multi"];

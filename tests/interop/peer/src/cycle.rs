@@ -16,12 +16,10 @@ use lockson::{Cancel, ErrorKind, ExpiringPermits, Guard, Lock, PermitExpirableSe
 
 use crate::answer::{Answer, Failure};
 use crate::clients::{Clients, SEVERAL};
-use crate::histogram::Histogram;
 use crate::request::Request;
-use crate::witness::Witness;
 use crate::{locks, permits};
-use lockson_harness::clock;
 use lockson_harness::percent::encode;
+use lockson_harness::{Witness, clock};
 
 /// Reads the settings of the loop, runs the loop, and returns the outcome.
 pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
@@ -46,8 +44,8 @@ struct Cycle<'a> {
     witness: Option<Witness>,
     grants: Option<File>,
     counter: Option<PathBuf>,
-    waits: Histogram,
-    misses: u64,
+    granted: u64,
+    longest_wait: u64,
     lost: u64,
     errors: u64,
     first_error: Option<String>,
@@ -134,18 +132,18 @@ impl<'a> Cycle<'a> {
             }
         };
         let places = request.optional_number("places")?.unwrap_or(1);
-        let witness = request.optional_text("witness_dir")?.map(|directory| Witness::at(&directory, places));
+        let witness = request.optional_text("witness_dir")?.map(|directory| Witness::with_places(directory, places));
         let grants = request.optional_text("path")?.map(File::create);
         Ok(Self {
             targets,
             order: Order::of(request)?,
             wait: request.optional_number("wait_ms")?.map(Duration::from_millis),
             cancel,
-            witness: witness.transpose().map_err(Failure::other)?,
+            witness,
             grants: grants.transpose().map_err(Failure::other)?,
             counter: request.optional_text("counter")?.map(PathBuf::from),
-            waits: Histogram::new(),
-            misses: 0,
+            granted: 0,
+            longest_wait: 0,
             lost: 0,
             errors: 0,
             first_error: None,
@@ -160,10 +158,11 @@ impl<'a> Cycle<'a> {
             match self.enter(choice) {
                 Ok(Some(held)) => {
                     let acquired = clock::nanos();
-                    self.waits.add(acquired - asked);
+                    self.granted += 1;
+                    self.longest_wait = self.longest_wait.max(acquired - asked);
                     self.hold(choice, held, acquired, nanos(hold))?;
                 }
-                Ok(None) => self.misses += 1,
+                Ok(None) => {}
                 Err(error) => self.note(&error),
             }
             idle_until(clock::nanos() + nanos(pause), self.cancel);
@@ -178,17 +177,15 @@ impl<'a> Cycle<'a> {
     fn hold(&mut self, choice: usize, held: Held, acquired: u64, hold: u64) -> std::io::Result<()> {
         let names = &self.targets[choice].names;
         let mut seen = vec![];
-        if let Some(witness) = &mut self.witness {
-            for name in names {
-                seen.extend(witness.enter(name)?);
-            }
+        if let Some(witness) = &self.witness {
+            seen.extend(names.iter().map(|name| witness.enter(name)));
         }
         let counted = self.counter.as_deref().map(read_counter).transpose()?;
         idle_until(acquired + hold, self.cancel);
         if let (Some(counter), Some(counted)) = (&self.counter, counted) {
             write_counter(counter, counted + 1)?;
         }
-        seen.iter().try_for_each(|file| Witness::leave(file))?;
+        drop(seen);
         let released = clock::nanos();
         let left = held.give_back();
         if let Some(grants) = &mut self.grants {
@@ -215,20 +212,16 @@ impl<'a> Cycle<'a> {
     }
 
     fn put(&self, answer: &mut Answer) {
-        answer.put("grants", self.waits.count());
-        answer.put("misses", self.misses);
+        answer.put("grants", self.granted);
         answer.put("lost", self.lost);
         answer.put("errors", self.errors);
         answer.put("interrupted", self.cancel.is_cancelled());
-        answer.put("wait_p50_ns", self.waits.percentile(50));
-        answer.put("wait_p90_ns", self.waits.percentile(90));
-        answer.put("wait_p99_ns", self.waits.percentile(99));
-        answer.put("longest_wait_ns", self.waits.longest());
+        answer.put("longest_wait_ns", self.longest_wait);
         if let Some(error) = &self.first_error {
             answer.put("first_error", error);
         }
-        answer.put("violations", self.witness.as_ref().map_or(0, |witness| witness.violations));
-        answer.put("takeovers", self.witness.as_ref().map_or(0, |witness| witness.takeovers));
+        answer.put("violations", self.witness.as_ref().map_or(0, Witness::violations));
+        answer.put("takeovers", self.witness.as_ref().map_or(0, Witness::takeovers));
     }
 }
 

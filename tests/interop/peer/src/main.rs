@@ -5,11 +5,9 @@ mod clients;
 mod counted;
 mod cycle;
 mod dispatcher;
-mod histogram;
 mod locks;
 mod permits;
 mod request;
-mod witness;
 mod worker;
 
 use std::io::{self, BufRead, Write};

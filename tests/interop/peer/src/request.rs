@@ -46,10 +46,6 @@ impl Request {
         }
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.encoded.keys().map(String::as_str)
-    }
-
     pub(crate) fn has(&self, key: &str) -> bool {
         self.encoded.contains_key(key)
     }

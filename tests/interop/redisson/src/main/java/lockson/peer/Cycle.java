@@ -18,8 +18,8 @@ final class Cycle {
     private final IntUnaryOperator order;
     private final Witness witness;
     private final GrantLog grants;
-    private final Histogram waits = new Histogram();
-    private long misses;
+    private long granted;
+    private long longestWait;
     private long lost;
     private long errors;
     private String firstError;
@@ -40,7 +40,8 @@ final class Cycle {
             long asked = System.nanoTime();
             if (enter(section)) {
                 long acquired = System.nanoTime();
-                waits.add(acquired - asked);
+                granted++;
+                longestWait = Math.max(longestWait, acquired - asked);
                 hold(section, acquired, TimeUnit.MICROSECONDS.toNanos(holdMicros));
             }
             idleUntil(System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(pauseMicros));
@@ -48,10 +49,8 @@ final class Cycle {
     }
 
     void put(Answer answer) {
-        answer.put("grants", waits.count()).put("misses", misses).put("lost", lost).put("errors", errors);
-        answer.put("interrupted", interrupted);
-        answer.put("wait_p50_ns", waits.percentile(50)).put("wait_p90_ns", waits.percentile(90));
-        answer.put("wait_p99_ns", waits.percentile(99)).put("longest_wait_ns", waits.longest());
+        answer.put("grants", granted).put("lost", lost).put("errors", errors);
+        answer.put("interrupted", interrupted).put("longest_wait_ns", longestWait);
         if (firstError != null) {
             answer.put("first_error", firstError);
         }
@@ -59,9 +58,7 @@ final class Cycle {
 
     private boolean enter(Section section) {
         try {
-            boolean entered = section.enter();
-            misses += entered ? 0 : 1;
-            return entered;
+            return section.enter();
         } catch (Exception thrown) {
             note(thrown);
             return false;
