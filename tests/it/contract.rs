@@ -32,13 +32,14 @@ use lockson::{Backoff, Client, Hold, Lock, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
+use crate::support::kinds::{self, OfName};
 use crate::support::{SOON, channel, fresh, is_free, joined, ms, read_write_channel};
 
 /// One kind, as the contract sees the kind.
 #[derive(Debug)]
 struct Kind {
     label: &'static str,
-    lock: fn(&Client, &str) -> Lock,
+    lock: OfName,
     /// Whether the holder may take the lock again.
     reenters: bool,
     /// Whether the count stands in Redis.
@@ -46,73 +47,32 @@ struct Kind {
     /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     channel: Option<fn(&str) -> String>,
     /// For the group, the member with the name of the test.
-    member: Option<fn(&Client, &str) -> Lock>,
+    member: Option<OfName>,
 }
 
+/// What most kinds are.
+const USUAL: Kind =
+    Kind { label: "plain", lock: kinds::plain, reenters: true, counted: true, channel: Some(channel), member: None };
+
 const KINDS: &[Kind] = &[
-    Kind {
-        label: "plain",
-        lock: |client, name| client.get_lock(name),
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: None,
-    },
-    Kind {
-        label: "fair",
-        lock: |client, name| client.get_fair_lock(name),
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: None,
-    },
+    USUAL,
+    Kind { label: "fair", lock: kinds::fair, ..USUAL },
     Kind {
         label: "spin",
         lock: |client, name| client.get_spin_lock_with(name, noted_pauses(name)),
-        reenters: true,
-        counted: true,
         channel: None,
-        member: None,
+        ..USUAL
     },
-    Kind {
-        label: "fenced",
-        lock: |client, name| client.get_fenced_lock(name).into(),
-        reenters: true,
-        counted: true,
-        channel: Some(channel),
-        member: None,
-    },
-    Kind {
-        label: "write",
-        lock: |client, name| client.get_read_write_lock(name).get_write_lock(),
-        reenters: true,
-        counted: true,
-        channel: Some(read_write_channel),
-        member: None,
-    },
-    Kind {
-        label: "non-reentrant",
-        lock: |client, name| client.get_non_reentrant_lock(name),
-        reenters: false,
-        counted: true,
-        channel: Some(channel),
-        member: None,
-    },
-    Kind {
-        label: "non-reentrant fair",
-        lock: |client, name| client.get_non_reentrant_fair_lock(name),
-        reenters: false,
-        counted: true,
-        channel: Some(channel),
-        member: None,
-    },
+    Kind { label: "fenced", lock: kinds::fenced, ..USUAL },
+    Kind { label: "write", lock: kinds::write, channel: Some(read_write_channel), ..USUAL },
+    Kind { label: "non-reentrant", lock: kinds::non_reentrant, reenters: false, ..USUAL },
+    Kind { label: "non-reentrant fair", lock: kinds::non_reentrant_fair, reenters: false, ..USUAL },
     Kind {
         label: "token",
         lock: |client, name| client.get_token_lock_with(name, TokenOptions::new().with_backoff(noted_pauses(name))),
-        reenters: true,
         counted: false,
         channel: None,
-        member: None,
+        ..USUAL
     },
 ];
 
@@ -125,10 +85,8 @@ const GROUP: Kind = Kind {
         let (second, third) = (format!("{name}:second"), format!("{name}:third"));
         Lock::multi([client.get_fair_lock(third), client.get_lock(name), client.get_lock(second)])
     },
-    reenters: true,
-    counted: true,
-    channel: Some(channel),
-    member: Some(|client, name| client.get_lock(name)),
+    member: Some(kinds::plain),
+    ..USUAL
 };
 
 fn kinds_and_group() -> impl Iterator<Item = &'static Kind> {

@@ -3,6 +3,7 @@
 mod busy;
 mod events;
 pub(crate) mod faults;
+pub(crate) mod kinds;
 mod peer;
 mod program;
 mod scheduling;

@@ -10,19 +10,8 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ClientBuilder, Lock, Loss, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SOON, fresh, ms};
-
-/// Every kind whose holds are watched.
-const KINDS: [fn(&Client, &str) -> Lock; 8] = [
-    |client, name| client.get_lock(format!("plain {name}")),
-    |client, name| client.get_fair_lock(format!("fair {name}")),
-    |client, name| client.get_spin_lock(format!("spin {name}")),
-    |client, name| client.get_fenced_lock(format!("fenced {name}")).into(),
-    |client, name| client.get_non_reentrant_lock(format!("non-reentrant {name}")),
-    |client, name| client.get_read_write_lock(format!("read {name}")).get_read_lock(),
-    |client, name| client.get_read_write_lock(format!("write {name}")).get_write_lock(),
-    |client, name| client.get_token_lock(format!("token {name}")),
-];
+use crate::support::kinds::{OfName, WATCHED};
+use crate::support::{SOON, at_once, fresh, ms};
 
 /// A time to live with a late first renewal: an earlier report of a loss cannot come from a renewal.
 const LEASE: Duration = Duration::from_secs(150);
@@ -48,8 +37,8 @@ fn watched(server: &RedisServer, client: &Client) -> Vec<OwnedGuard> {
     let name = fresh("name");
     let take = |leased: bool| {
         let name = if leased { format!("leased {name}") } else { name.clone() };
-        KINDS.iter().map(move |lock| {
-            let lock = lock(client, &name);
+        WATCHED.iter().map(move |(label, lock)| {
+            let lock = lock(client, &format!("{label} {name}"));
             if leased { lock.with_lease(LEASE).owned().lock().unwrap() } else { lock.owned().lock().unwrap() }
         })
     };
@@ -112,7 +101,8 @@ fn an_overwritten_lock_is_told_at_once_for_every_kind() {
                     "SET" => server.run(&["SET", name, "another's"]),
                     "another type" => server.run(&["EVAL", list, "1", name]),
                     _ => {
-                        let theirs = KINDS[place % KINDS.len()](&others, "theirs").with_lease(LEASE).lock().unwrap();
+                        let (label, lock) = WATCHED[place % WATCHED.len()];
+                        let theirs = lock(&others, &format!("{label} theirs")).with_lease(LEASE).lock().unwrap();
                         server.run(&["RENAME", theirs.name(), name]);
                         assert!(theirs.unlock().is_err());
                     }
@@ -132,9 +122,8 @@ fn a_lock_forced_open_elsewhere_is_told_at_once_for_every_kind() {
     let guards = watched(&server, &client);
     let since = Instant::now();
     for (place, guard) in guards.iter().enumerate() {
-        let lock = KINDS[place % KINDS.len()](&others, guard.name().split_once(' ').unwrap().1);
-        assert_eq!(lock.name(), guard.name());
-        assert!(lock.force_unlock().unwrap());
+        let (_, lock) = WATCHED[place % WATCHED.len()];
+        assert!(lock(&others, guard.name()).force_unlock().unwrap());
     }
     all_are_told(&guards, since, Loss::Gone, "force_unlock");
 }
@@ -178,16 +167,16 @@ fn a_reader_is_told_though_other_readers_stay() {
 #[test]
 fn a_hold_stays_watched_through_everything_that_its_owner_does() {
     let server = RedisServer::start();
-    // Renewed very often, so a renewal comes between any two steps.
-    let client = Client::builder(&server.url()).watchdog(ms(60_000), ms(100)).connect().unwrap();
-    for lock in KINDS.iter().filter(|lock| !lock(&client, "").name().starts_with("non-reentrant")) {
+    at_once(WATCHED.into_iter().filter(|(label, _)| *label != "non-reentrant"), |(label, lock)| {
+        // Renewed very often, so a renewal comes between any two steps.
+        let client = Client::builder(&server.url()).watchdog(ms(60_000), ms(100)).connect().unwrap();
         let deeds: [fn(&Lock); 3] = [
             |_| (),
             |lock| drop(lock.with_lease(LEASE).lock().unwrap()),
             |lock| lock.with_lease(LEASE).lock().unwrap().extend(LEASE).unwrap(),
         ];
         for deed in deeds {
-            let lock = lock(&client, "busy");
+            let lock = lock(&client, label);
             let guard = lock.with_lease(LEASE).lock().unwrap();
             thread::sleep(ms(300)); // the hold is watched by then
             deed(&lock);
@@ -198,7 +187,7 @@ fn a_hold_stays_watched_through_everything_that_its_owner_does() {
             assert_eq!(told, Some(Loss::Gone), "{} after {:?}", lock.name(), since.elapsed());
             assert!(guard.unlock().is_err());
         }
-    }
+    });
 }
 
 #[test]
@@ -207,9 +196,8 @@ fn a_renewal_leaves_every_kind_watched() {
     // Only the server reveals the losses: after the renewals, the next renewal is too far away. Each hold has its own
     // client, because a few losses put the other holds of a client in question.
     let client = || Client::builder(&server.url()).watchdog(ms(60_000), ms(4_000)).connect().unwrap();
-    let clients: Vec<_> = KINDS.iter().map(|_| client()).collect();
-    let take = |(lock, client): (&fn(&Client, &str) -> Lock, &Client)| lock(client, "renewed").owned().lock().unwrap();
-    let guards: Vec<_> = KINDS.iter().zip(&clients).map(take).collect();
+    let take = |(label, lock): (&str, OfName)| lock(&client(), label).owned().lock().unwrap();
+    let guards = WATCHED.map(take);
     let left = |guard: &OwnedGuard| server.query::<i64>(&["PTTL", guard.name()]);
     eventually(SOON, "all fall", || guards.iter().all(|guard| left(guard) < 58_000));
     eventually(SOON, "all are renewed", || guards.iter().all(|guard| left(guard) > 58_000));

@@ -10,6 +10,7 @@ use lockson_harness::{RedisServer, eventually};
 use redis::Connection;
 
 use crate::campaign::Campaign;
+use crate::support::kinds::{OfName, WATCHED};
 use crate::support::{SOON, channel, fresh, joined, ms};
 
 const HOLDS: usize = 10_000;
@@ -18,17 +19,6 @@ const TRIALS: usize = 1_000;
 const BOUND: Duration = Duration::from_millis(50);
 /// So many trials carry a judgement of 99 %; of fewer, that would judge the slowest moments of the machine.
 const ENOUGH: usize = 300;
-
-const KINDS: [fn(&Client, &str) -> Lock; 8] = [
-    |client, name| client.get_lock(name),
-    |client, name| client.get_fair_lock(name),
-    |client, name| client.get_spin_lock(name),
-    |client, name| client.get_fenced_lock(name).into(),
-    |client, name| client.get_non_reentrant_lock(name),
-    |client, name| client.get_read_write_lock(name).get_read_lock(),
-    |client, name| client.get_read_write_lock(name).get_write_lock(),
-    |client, name| client.get_token_lock(name),
-];
 
 /// A way to lose one lock: the act of another client, given the name and the lock's handle.
 type Way = fn(&mut Connection, &str, &Lock);
@@ -157,7 +147,7 @@ struct Stage {
 
 /// A hold that will be lost.
 struct Probe {
-    kind: fn(&Client, &str) -> Lock,
+    kind: OfName,
     guard: OwnedGuard,
     told: Receiver<Instant>,
 }
@@ -181,11 +171,11 @@ impl Stage {
     /// This number of holds of each kind, half of them leased, returned when all holds are watched.
     fn probes(&self, server: &RedisServer, of_each: usize) -> Vec<Probe> {
         let before = server.tracked_keys();
-        let probes: Vec<_> = (0..of_each * KINDS.len())
+        let probes: Vec<_> = (0..of_each * WATCHED.len())
             .map(|number| {
-                let kind = KINDS[number % KINDS.len()];
+                let (_, kind) = WATCHED[number % WATCHED.len()];
                 let lock = kind(&self.client, &fresh("probe"));
-                let lock = if (number / KINDS.len()).is_multiple_of(2) {
+                let lock = if (number / WATCHED.len()).is_multiple_of(2) {
                     lock
                 } else {
                     lock.with_lease(Duration::from_secs(600))

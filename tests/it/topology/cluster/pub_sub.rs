@@ -7,6 +7,7 @@ use lockson::{Client, ClientBuilder, Lock, Loss};
 use lockson_harness::{RedisCluster, eventually, slot_of};
 
 use crate::campaign::Campaign;
+use crate::support::kinds::{fair, fenced, non_reentrant, non_reentrant_fair, plain, read, write};
 use crate::support::{SOON, STANDSTILLS, fresh, joined, median, ms};
 
 /// The end of a hold, or of whatever keeps a waiter waiting.
@@ -99,34 +100,6 @@ const KINDS: &[Kind] = &[
         },
     },
 ];
-
-fn plain(client: &Client, name: &str) -> Lock {
-    client.get_lock(name)
-}
-
-fn fair(client: &Client, name: &str) -> Lock {
-    client.get_fair_lock(name)
-}
-
-fn fenced(client: &Client, name: &str) -> Lock {
-    client.get_fenced_lock(name).into()
-}
-
-fn read(client: &Client, name: &str) -> Lock {
-    client.get_read_write_lock(name).get_read_lock()
-}
-
-fn write(client: &Client, name: &str) -> Lock {
-    client.get_read_write_lock(name).get_write_lock()
-}
-
-fn non_reentrant(client: &Client, name: &str) -> Lock {
-    client.get_non_reentrant_lock(name)
-}
-
-fn non_reentrant_fair(client: &Client, name: &str) -> Lock {
-    client.get_non_reentrant_fair_lock(name)
-}
 
 /// Locks of several masters.
 fn multi(client: &Client, name: &str) -> Lock {

@@ -1,0 +1,54 @@
+//! The lock of a name, kind by kind, for the tables of tests.
+
+use lockson::{Client, Lock};
+
+/// The lock of this name, of one kind.
+pub(crate) type OfName = fn(&Client, &str) -> Lock;
+
+/// Every kind whose holds are watched.
+pub(crate) const WATCHED: [(&str, OfName); 8] = [
+    ("plain", plain),
+    ("fair", fair),
+    ("spin", spin),
+    ("fenced", fenced),
+    ("non-reentrant", non_reentrant),
+    ("read", read),
+    ("write", write),
+    ("token", token),
+];
+
+pub(crate) fn plain(client: &Client, name: &str) -> Lock {
+    client.get_lock(name)
+}
+
+pub(crate) fn fair(client: &Client, name: &str) -> Lock {
+    client.get_fair_lock(name)
+}
+
+pub(crate) fn spin(client: &Client, name: &str) -> Lock {
+    client.get_spin_lock(name)
+}
+
+pub(crate) fn fenced(client: &Client, name: &str) -> Lock {
+    client.get_fenced_lock(name).into()
+}
+
+pub(crate) fn read(client: &Client, name: &str) -> Lock {
+    client.get_read_write_lock(name).get_read_lock()
+}
+
+pub(crate) fn write(client: &Client, name: &str) -> Lock {
+    client.get_read_write_lock(name).get_write_lock()
+}
+
+pub(crate) fn non_reentrant(client: &Client, name: &str) -> Lock {
+    client.get_non_reentrant_lock(name)
+}
+
+pub(crate) fn non_reentrant_fair(client: &Client, name: &str) -> Lock {
+    client.get_non_reentrant_fair_lock(name)
+}
+
+pub(crate) fn token(client: &Client, name: &str) -> Lock {
+    client.get_token_lock(name)
+}
