@@ -7,6 +7,7 @@ mod cluster;
 mod credentials;
 mod durability;
 mod examination;
+mod link;
 mod rights;
 mod sentinel;
 mod slow_link;

@@ -1,79 +1,19 @@
 //! Clients behind slow links: sentinels and the nodes of a replicated set are reached again after a cut.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, ClientBuilder};
 use lockson_harness::{RedisServer, SentinelSet};
 
+use super::link::SlowLink;
 use crate::support::{STANDSTILLS, fresh, ms};
-
-/// Passes bytes on to one server, late.
-struct SlowLink {
-    port: u16,
-    /// The sockets of all connections; `None` while the link is cut.
-    sockets: Arc<Mutex<Option<Vec<TcpStream>>>>,
-}
-
-impl SlowLink {
-    fn start(target: SocketAddr, round_trip: Duration) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let sockets = Arc::new(Mutex::new(Some(vec![])));
-        let link = Self { port, sockets: Arc::clone(&sockets) };
-        thread::spawn(move || {
-            for client in listener.incoming() {
-                if let Some(sockets) = sockets.lock().unwrap().as_mut() {
-                    let (client, server) = (client.unwrap(), TcpStream::connect(target).unwrap());
-                    sockets.extend([&client, &server].map(|socket| socket.try_clone().unwrap()));
-                    // This machine accepts at once, and a far one after a round trip.
-                    pass(client.try_clone().unwrap(), server.try_clone().unwrap(), round_trip / 2, round_trip);
-                    pass(server, client, round_trip / 2, Duration::ZERO);
-                }
-            }
-        });
-        link
-    }
-
-    fn cut(&self) {
-        let sockets = self.sockets.lock().unwrap().take();
-        sockets.into_iter().flatten().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
-    }
-
-    fn mend(&self) {
-        *self.sockets.lock().unwrap() = Some(vec![]);
-    }
-}
-
-/// Passes the bytes of one direction on after `delay`, and the first ones after `more`.
-fn pass(mut from: TcpStream, mut to: TcpStream, delay: Duration, mut more: Duration) {
-    let (late, due): (Sender<(Instant, Vec<u8>)>, Receiver<_>) = channel();
-    to.set_nodelay(true).unwrap();
-    thread::spawn(move || {
-        let mut bytes = vec![0; 65_536];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let _ = late.send((Instant::now() + delay + std::mem::take(&mut more), bytes[..count].to_vec()));
-        }
-    });
-    thread::spawn(move || {
-        for (moment, bytes) in due {
-            thread::sleep(moment.saturating_duration_since(Instant::now()));
-            if to.write_all(&bytes).is_err() {
-                break;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Both);
-    });
-}
 
 /// Cuts the links to these servers for a second, and has a lock soon after the end of the cut.
 fn comes_back(servers: &[SocketAddr], master: &RedisServer, builder: &(impl Fn(&str) -> ClientBuilder + Sync)) {
     let open = &|round_trip| {
-        let links: Vec<_> = servers.iter().map(|server| SlowLink::start(*server, round_trip)).collect();
+        let links: Vec<_> = servers.iter().map(|server| SlowLink::to(*server, round_trip)).collect();
         let places: Vec<_> = links.iter().map(|link| format!("127.0.0.1:{}", link.port)).collect();
         let client = builder(&places.join(",")).connect().unwrap();
         client.get_lock(fresh("before")).lock().unwrap().unlock().unwrap();

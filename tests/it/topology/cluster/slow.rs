@@ -1,10 +1,7 @@
-//! Members behind cables that need a while for each round trip: they are found again, plain and over TLS.
+//! Members behind slow links: they are found again, plain and over TLS.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::net::SocketAddr;
+#[cfg(feature = "tls")]
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,91 +11,39 @@ use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 #[cfg(feature = "tls")]
 use crate::campaign::Campaign;
 use crate::support::{SOON, fresh, ms};
+use crate::topology::link::SlowLink;
 
-/// A cable to a server, on which all bytes are late, those of a handshake among them.
-struct Cable {
-    port: u16,
-    is_cut: Arc<AtomicBool>,
-}
-
-impl Cable {
-    fn to(server: SocketAddr, round_trip: Duration) -> Cable {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (port, is_cut) = (listener.local_addr().unwrap().port(), Arc::new(AtomicBool::new(false)));
-        let in_thread = Arc::clone(&is_cut);
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let Ok(server) = TcpStream::connect(server) else { continue };
-                let connected = Instant::now() + round_trip;
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    carry(from, to, connected, round_trip / 2, Arc::clone(&in_thread));
-                }
-            }
-        });
-        Cable { port, is_cut }
-    }
-
-    /// Carries nothing from now on, and tells nobody.
-    fn cut(&self) {
-        self.is_cut.store(true, Ordering::SeqCst);
-    }
-}
-
-/// Carries bytes one way, each `late` by as much.
-fn carry(mut from: TcpStream, mut to: TcpStream, connected: Instant, late: Duration, is_cut: Arc<AtomicBool>) {
-    to.set_nodelay(true).unwrap();
-    let (put, on_the_way) = channel::<(Instant, Vec<u8>)>();
-    thread::spawn(move || {
-        let mut bytes = [0; 16_384];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
-            let arrives = Instant::now().max(connected) + late;
-            if !is_cut.load(Ordering::SeqCst) && put.send((arrives, bytes[..count].to_vec())).is_err() {
-                return;
-            }
-        }
-    });
-    thread::spawn(move || {
-        for (arrives, bytes) in on_the_way {
-            thread::sleep(arrives.saturating_duration_since(Instant::now()));
-            if to.write_all(&bytes).is_err() {
-                break;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Both);
-    });
-}
-
-/// Four masters, which a client reaches by cables only.
+/// Four masters, which a client reaches by slow links only.
 struct Scene {
     cluster: RedisCluster,
-    cables: Vec<Cable>,
+    links: Vec<SlowLink>,
 }
 
 impl Scene {
     fn new(cluster: RedisCluster, round_trip: Duration, address: fn(&RedisServer) -> SocketAddr) -> Scene {
-        let cables: Vec<Cable> = cluster.nodes().iter().map(|node| Cable::to(address(node), round_trip)).collect();
-        for (node, cable) in cluster.nodes().iter().zip(&cables) {
-            node.run(&["CONFIG", "SET", "cluster-announce-port", &cable.port.to_string()]);
+        let to = |node| SlowLink::to(address(node), round_trip);
+        let links: Vec<SlowLink> = cluster.nodes().iter().map(to).collect();
+        for (node, link) in cluster.nodes().iter().zip(&links) {
+            node.run(&["CONFIG", "SET", "cluster-announce-port", &link.port.to_string()]);
         }
         let knows = |node: &RedisServer| {
             let nodes: String = node.query(&["CLUSTER", "NODES"]);
-            cables.iter().all(|cable| nodes.contains(&format!(":{}@", cable.port)))
+            links.iter().all(|link| nodes.contains(&format!(":{}@", link.port)))
         };
-        eventually(SOON, "the nodes announce the cables", || cluster.nodes().iter().all(knows));
-        Scene { cluster, cables }
+        eventually(SOON, "the nodes announce the links", || cluster.nodes().iter().all(knows));
+        Scene { cluster, links }
     }
 
     /// Takes a lock whose slot has moved away from a master that is gone. Returns how long that took.
     fn find_again(&self, builder: impl Fn(&str) -> ClientBuilder) -> Duration {
-        let places: Vec<String> = self.cables.iter().map(|cable| format!("127.0.0.1:{}", cable.port)).collect();
+        let places: Vec<String> = self.links.iter().map(|link| format!("127.0.0.1:{}", link.port)).collect();
         let client = builder(&places.join(",")).connect().unwrap();
         let name = fresh("slow");
         let from = self.cluster.node_of(&name);
         let lock = client.get_lock(&name);
         lock.lock().unwrap().unlock().unwrap();
-        self.cluster.move_slot(slot_of(&name), (from + 1) % self.cables.len());
-        self.cables[from].cut();
+        self.cluster.move_slot(slot_of(&name), (from + 1) % self.links.len());
+        self.links[from].hang();
         let began = Instant::now();
         let guard = lock.try_lock_for(SOON * 3).unwrap();
         let took = began.elapsed();
