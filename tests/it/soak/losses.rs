@@ -2,15 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use lockson::Client;
 use lockson_harness::{Peer, RedisServer, Ticket, eventually};
 
 use crate::campaign::Campaign;
-use crate::faults::loss::{FAULTS, Trials, time_to_tell, told_in_time};
-use crate::support::faults::Rig;
-use crate::support::{SOON, joined, ms, open_peer};
+use crate::faults::loss::{FAULTS, Trials, told_in_time};
+use crate::support::{SOON, ms, open_peer};
 
 #[test]
 #[ignore = "make soak"]
@@ -82,48 +80,4 @@ fn loss_is_what_a_stopped_process_sees_first() {
         campaign.passed((peers.len() * HOLDS) as u64);
     }
     campaign.end("the first look of every hold said lost");
-}
-
-#[test]
-#[ignore = "make soak"]
-fn loss_by_force_is_told_within_a_tenth_of_a_second() {
-    let mut campaign = Campaign::start("locks forced open under a listening holder", 1_000, 2);
-    let rig = Rig::start();
-    let (holder, other) = (rig.client(), rig.direct());
-    let mut times: Vec<Duration> = vec![];
-    while campaign.goes_on() {
-        for leased in [false, true] {
-            times.push(time_to_tell(&rig, &holder, &other, leased));
-        }
-        campaign.passed(2);
-    }
-    times.sort();
-    let late = times.iter().filter(|time| **time >= ms(100)).count();
-    let [middle, high, longest] = [times.len() / 2, times.len() * 99 / 100, times.len() - 1].map(|rank| times[rank]);
-    assert_eq!(late, 0, "of {}: median {middle:?}, 99 % {high:?}, longest {longest:?}", times.len());
-    campaign.end(format!("told after {middle:?} (median), {high:?} (99 %), {longest:?} (longest)"));
-}
-
-#[test]
-#[ignore = "make soak"]
-fn loss_of_everything_at_once_is_told_to_all() {
-    let mut campaign = Campaign::start("holds of many threads whose server loses its data", 1_000, 2);
-    let rig = Rig::start();
-    let client = rig.builder().watchdog(ms(3_000), ms(100)).connect().unwrap();
-    while campaign.goes_on() {
-        thread::scope(|scope| {
-            let holders: Vec<_> = (0..50)
-                .map(|number| {
-                    let lock = client.get_lock(format!("all.{number}"));
-                    let guard = lock.owned().lock().unwrap();
-                    scope.spawn(move || guard.wait_lost(SOON).expect("the loss is reported"))
-                })
-                .collect();
-            rig.server.run(&["FLUSHALL"]);
-            holders.into_iter().for_each(|holder| assert_eq!(joined(holder), lockson::Loss::Gone));
-        });
-        campaign.passed(50);
-    }
-    assert!(client.held().is_empty());
-    campaign.end("every holder learned of the loss");
 }

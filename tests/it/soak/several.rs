@@ -107,32 +107,6 @@ fn one_of_eight_processes() {
     helper::say(&format!("ended {} {}", longest.as_nanos(), ends.join(" ")));
 }
 
-#[test]
-#[ignore = "make soak"]
-fn groups_over_hot_members() {
-    const WAITERS: u32 = 16;
-    let mut campaign = Campaign::start("takes of a group over hot members", 200, 2);
-    let (ours, names) = (client(), [fresh("hot"), fresh("hot")]);
-    let singles = [(); 4].map(|()| client());
-    let busy: Vec<Busy> =
-        singles.iter().flat_map(|client| names.each_ref().map(|name| Busy::new(client.get_lock(name)))).collect();
-    let longest = thread::scope(|scope| {
-        busy.iter().for_each(|busy| busy.start(scope, (WAITERS / 8, ms(2))));
-        let multi = Lock::multi(names.each_ref().map(|name| ours.get_lock(name)));
-        let mut longest = Duration::ZERO;
-        while campaign.goes_on() {
-            let (took, guard) = timed(|| multi.lock().unwrap());
-            guard.unlock().unwrap();
-            longest = longest.max(took);
-            campaign.passed(1);
-        }
-        busy.iter().for_each(Busy::end);
-        longest
-    });
-    campaign.end(format!("the longest waited {longest:?} beside {WAITERS} threads"));
-    assert!(longest <= SOON, "{longest:?}");
-}
-
 /// What keeps the second of two locks busy: so many threads with so long holds.
 struct Queue {
     what: &'static str,

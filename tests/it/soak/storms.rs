@@ -1,15 +1,15 @@
 //! Faults, kills and crowds, over and over, each time by another seed.
 
 use lockson::Guard;
-use lockson_harness::proxy::{Then, When};
 
+use super::counted::cut_something;
 use crate::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
 use crate::kinds::fair::crowds::no_waiter_is_overtaken;
 use crate::kinds::red::timeline::holds_under_faults;
 use crate::support::faults::Rig;
-use crate::support::{Random, ms};
+use crate::support::ms;
 
 #[test]
 #[ignore = "make soak"]
@@ -91,18 +91,6 @@ fn cuts_at_random_bytes() {
         campaign.passed(STEPS);
     }
     campaign.end("each request had its effect once");
-}
-
-/// Cuts one of the next requests at a random byte, before or after execution, or cuts nothing.
-fn cut_something(rig: &Rig, random: &mut Random) {
-    let byte = random.below(400) as usize;
-    rig.proxy.cut_by_reset(random.below(2) == 0);
-    let then = match random.below(4) {
-        0 => Then::CutRequestAfter(byte),
-        1 => Then::CutReplyAfter(byte % 12),
-        _ => return,
-    };
-    rig.proxy.rule(When::script(), then);
 }
 
 const STEPS: u64 = 50;
