@@ -35,19 +35,6 @@ fn is_send(next: &Next) -> bool {
 }
 
 #[test]
-fn a_mute_connection_is_fenced_and_the_request_repeated() {
-    let bounds = bounds();
-    let mut exchange = begun(&bounds);
-    assert!(is_send(&exchange.next(START)));
-    exchange.failed(START, at(1_500), unanswered(7), false);
-    assert!(matches!(exchange.next(at(1_500)), Next::Fence(identity, _) if identity == Identity::new(7)));
-    exchange.fenced(at(1_501), Ok(true));
-    assert!(is_send(&exchange.next(at(1_501))));
-    assert!(exchange.is_repeated() && !exchange.is_unfenceable());
-    assert_eq!(exchange.clear_since, at(1_501));
-}
-
-#[test]
 fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     let bounds = bounds();
     let parts: Vec<_> =
@@ -59,32 +46,6 @@ fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
         let many = parts.iter().filter(|part| (from..from + TIMEOUT / 60).contains(*part)).count();
         assert!(many < parts.len() / 3, "{many} of {} in one tenth", parts.len());
     }
-}
-
-#[test]
-fn a_request_that_is_not_repeated_is_fenced_once() {
-    for fence in [Ok(true), Err(unanswered(9))] {
-        let bounds = Bounds { repeat: false, ..bounds() };
-        let mut exchange = begun(&bounds);
-        exchange.failed(START, at(10), unanswered(7), false);
-        assert!(matches!(exchange.next(at(10)), Next::Fence(..)));
-        let is_fenced = fence.is_ok();
-        exchange.fenced(at(20), fence);
-        let Next::Over(error) = exchange.next(at(20)) else { panic!("it is sent again") };
-        let failed = exchange.give_up(error);
-        assert_eq!(failed.error.kind(), ErrorKind::Unknown);
-        assert_eq!(failed.in_doubt.expect("it may have run").fenceable.is_empty(), is_fenced);
-    }
-}
-
-#[test]
-fn a_request_without_a_reply_in_its_time_stays_in_doubt() {
-    let bounds = Bounds { repeat: false, ..bounds() };
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(3_000), unanswered(7), false);
-    let Next::Over(error) = exchange.next(at(3_000)) else { panic!("no time is left for a fence") };
-    let in_doubt = exchange.give_up(error).in_doubt.expect("it may have run");
-    assert_eq!(in_doubt.clone().fenceable, [Identity::new(7)]);
 }
 
 #[test]
@@ -125,25 +86,6 @@ fn a_script_that_was_cut_short_has_perhaps_had_its_effect() {
 }
 
 #[test]
-fn a_server_that_does_not_let_us_fence_haunts() {
-    let bounds = bounds();
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), unanswered(7), false);
-    exchange.fenced(at(11), Ok(false));
-    assert!(is_send(&exchange.next(at(11))));
-    assert!(exchange.is_unfenceable());
-}
-
-#[test]
-fn a_connection_without_identity_haunts() {
-    let bounds = bounds();
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(10), Fault::Unanswered(None, mute()), false);
-    assert!(is_send(&exchange.next(at(10))));
-    assert!(exchange.is_unfenceable());
-}
-
-#[test]
 fn fences_without_an_answer_are_sent_at_growing_intervals() {
     let bounds = bounds();
     let mut exchange = begun(&bounds);
@@ -156,18 +98,6 @@ fn fences_without_an_answer_are_sent_at_growing_intervals() {
 }
 
 #[test]
-fn no_request_follows_a_fence_that_used_up_the_time() {
-    let bounds = bounds();
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(1_500), unanswered(7), false);
-    exchange.fenced(at(3_000), Ok(true));
-    let Next::Over(error) = exchange.next(at(3_000)) else { panic!("it is sent after the end") };
-    let failed = exchange.give_up(error);
-    assert_eq!(failed.error.kind(), ErrorKind::Unknown);
-    assert!(failed.in_doubt.expect("it may have run").fenceable.is_empty());
-}
-
-#[test]
 fn a_caller_that_is_interrupted_does_not_try_again() {
     let closed = Error::new(ErrorKind::Closed, "closed");
     let mut exchange = begun(&bounds());
@@ -176,16 +106,6 @@ fn a_caller_that_is_interrupted_does_not_try_again() {
     exchange.rested(at(20), Some(closed));
     let Next::Over(error) = exchange.next(at(20)) else { panic!("it goes on") };
     assert_eq!(error.kind(), ErrorKind::Closed);
-}
-
-#[test]
-fn a_copy_at_a_former_server_is_left_behind() {
-    let mut exchange = begun(&bounds());
-    exchange.failed(START, at(10), unanswered(7), false);
-    assert_eq!(exchange.left_behind(), Some(Identity::new(7)));
-    assert!(is_send(&exchange.next(at(10))));
-    assert!(exchange.is_unfenceable() && exchange.is_repeated());
-    assert_eq!(exchange.left_behind(), None);
 }
 
 #[test]
@@ -291,6 +211,7 @@ proptest::proptest! {
                         Fate::NotSent => Err(Fault::NotSent(mute())),
                         Fate::Unanswered { .. } | Fate::Elsewhere | Fate::Later => Err(unanswered(0)),
                     };
+                    let fenced_at = outcome.is_ok().then_some(now);
                     if let Ok(fenced) = outcome {
                         let before = on_their_way.len();
                         on_their_way.retain(|id| Identity::new(*id) != identity);
@@ -298,6 +219,7 @@ proptest::proptest! {
                         for_ever += usize::from(!fenced);
                     }
                     exchange.fenced(now, outcome);
+                    proptest::prop_assert!(fenced_at.is_none_or(|at| exchange.clear_since == at));
                 }
                 Next::Rest(until) => {
                     proptest::prop_assert!(until > now && until <= bounds.end);

@@ -4,7 +4,6 @@ use std::thread;
 use std::time::Duration;
 
 use lockson::{ErrorKind, Loss};
-use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, Then, When};
 
 use crate::support::at_once;
@@ -172,23 +171,6 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once() {
 }
 
 #[test]
-fn a_force_unlock_without_an_answer_never_arrives_later() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    let first = rig.direct().get_lock(NAME).lock().unwrap();
-    let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldRequest);
-    assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
-    let original = rule.wait_hit(SOON);
-    eventually(SOON, "the request is fenced", || rig.fence_of(&original).is_some());
-    first.unlock().unwrap();
-    let next = rig.direct().get_lock(NAME).lock().unwrap();
-    rule.release();
-    rig.proxy.wait_fate(&original, SOON);
-    rig.assert_held_by(NAME, next.owner(), 1);
-    next.unlock().unwrap();
-}
-
-#[test]
 fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
     let rig = Rig::start();
     let client = rig.client();
@@ -199,24 +181,6 @@ fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
         rig.assert_no_keys();
         assert_eq!(guard.wait_lost(ms(1_000)), Some(Loss::Gone));
     }
-}
-
-#[test]
-fn an_unanswered_acquire_is_fenced_and_repeated_in_time() {
-    in_each_silence(|rig, then| {
-        let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-        let acquire = rig.script("acquire");
-        let mark = rig.proxy.mark();
-        let rule = rig.proxy.rule(acquire.clone(), then.clone());
-        let guard = lock.try_lock_for(SOON).unwrap().expect("no other client wants the lock");
-        rig.assert_fenced_before_repeat(mark, &acquire);
-        rig.assert_held_by(NAME, guard.owner(), 1);
-        guard.unlock().unwrap();
-        rule.remove();
-        rig.proxy.heal(); // the held request goes on
-        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        rig.assert_no_keys();
-    });
 }
 
 #[test]
@@ -241,25 +205,6 @@ fn an_acquire_that_was_given_up_leaves_no_lock_behind() {
 }
 
 #[test]
-fn a_release_without_an_answer_is_repeated_within_its_bound() {
-    in_each_silence(|rig, then| {
-        // The last of the parts of a bound is a fifth: long enough for a busy machine.
-        let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
-        let release = rig.release(false);
-        let guard = lock.lock().unwrap();
-        let mark = rig.proxy.mark();
-        let rule = rig.proxy.rule(release.clone(), then.clone());
-        guard.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
-        assert_eq!(lock.hold_count(), 0);
-        rig.assert_fenced_before_repeat(mark, &release);
-        rig.assert_no_keys();
-        rig.proxy.heal();
-        rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        rig.assert_no_keys();
-    });
-}
-
-#[test]
 fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
     in_each_silence(|rig, then| {
         let lock = rig.impatient().connect().unwrap().get_lock(NAME);
@@ -277,29 +222,6 @@ fn a_release_that_cannot_be_fenced_in_time_is_settled_later() {
         rig.assert_fenced_before_repeat(mark, &release);
         rig.proxy.heal();
         rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON);
-        rig.assert_no_keys();
-    });
-}
-
-#[test]
-fn a_hold_survives_unanswered_reentry_and_partial_release() {
-    in_each_silence(|rig, then| {
-        // The last of the parts of a bound is a fifth: long enough for a busy machine.
-        let lock = rig.impatient().command_timeout(PATIENCE * 2).connect().unwrap().get_lock(NAME);
-        let outer = lock.lock().unwrap();
-        rig.proxy.rule(rig.script("reenter"), then.clone());
-        // With a wait the re-entry is repeated; without a wait the re-entry fails, and the outer hold is unaffected.
-        let inner = lock.try_lock_for(SOON).unwrap().expect("this thread holds the lock");
-        rig.assert_held_by(NAME, outer.owner(), 2);
-        rig.proxy.rule(rig.release(true), then.clone());
-        inner.unlock().unwrap_or_else(|error| panic!("{then:?}: {error}"));
-        assert!(outer.is_held() && lock.hold_count() == 1);
-        rig.assert_held_by(NAME, outer.owner(), 1);
-        outer.unlock().unwrap();
-        rig.proxy.heal();
-        eventually(SOON, "all held requests have arrived", || {
-            rig.proxy.fitting(&When::script()).iter().all(|request| rig.proxy.fate(request).is_final())
-        });
         rig.assert_no_keys();
     });
 }

@@ -41,23 +41,6 @@ fn an_unanswered_fence_is_repeated_before_the_request() {
 }
 
 #[test]
-fn background_cleanup_fences_first_however_long_it_takes() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
-    let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
-    let fence = rig.proxy.rule(fences().times(3), Then::SwallowRequest);
-    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown);
-    fence.wait_hits(3, SOON);
-    let original = held.wait_hit(SOON);
-    let cleared = rig.proxy.wait_for_since(original.number, &rig.release(false), SOON);
-    let fence = rig.fence_of(&original).expect("the request is fenced");
-    assert!(fence.number < cleared.number, "cleared away before the fence");
-    held.release();
-    rig.proxy.wait_fate(&original, SOON);
-    rig.assert_no_keys();
-}
-
-#[test]
 fn an_unfenceable_leftover_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);
@@ -110,21 +93,6 @@ fn late_copies_never_touch_a_newer_hold_of_their_thread() {
     again.unlock().unwrap();
     newer.unlock().unwrap();
     rig.assert_no_keys();
-}
-
-#[test]
-fn an_unfenced_late_release_spares_the_threads_newer_hold() {
-    let rig = rig_without_fences();
-    let lock = without_fences(&rig).get_lock(NAME);
-    let guard = lock.lock().unwrap();
-    let rule = rig.proxy.rule(rig.release(false), Then::HoldRequest);
-    guard.unlock().unwrap();
-    rig.assert_no_keys();
-    let newer = lock.lock().unwrap();
-    rule.release();
-    assert_eq!(rig.proxy.wait_fate(&rule.wait_hit(SOON), SOON), Fate::Answered(b"*1\r\n:2\r\n".to_vec()));
-    rig.assert_held_by(NAME, newer.owner(), 1);
-    newer.unlock().unwrap();
 }
 
 #[test]

@@ -1,43 +1,15 @@
 //! A request that was given up, or cleaned up, neither takes a lock nor releases a later grant.
 
 use std::panic::catch_unwind;
-use std::thread;
 use std::time::Duration;
 
 use lockson::{Backoff, ErrorKind, Loss};
 use lockson_harness::proxy::{Fate, Request, Then};
 
 use crate::support::faults::{PATIENCE, Rig, SOON, ms, rig_without_fences, without_fences};
-use crate::support::{joined, kind_of};
+use crate::support::kind_of;
 
 const NAME: &str = "leftover";
-
-#[test]
-fn the_cleanup_of_a_late_grant_spares_the_next_grant() {
-    let rig = Rig::start();
-    let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
-    let lease = ms(1_000);
-    thread::scope(|scope| {
-        let grant = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
-        let clearing = rig.proxy.rule(rig.release(false), Then::HoldRequest);
-        let taker = scope.spawn(|| {
-            lock.with_lease(lease).owned().try_lock_for(SOON).unwrap().expect("no other client wants the lock")
-        });
-        let late = grant.wait_hit(SOON);
-        rig.proxy.wait_fate(&late, SOON);
-        thread::sleep(lease); // the lease is over before the answer comes
-        grant.release();
-        let guard = joined(taker);
-        let clearing_away = clearing.wait_hit(SOON);
-        assert!(!clearing_away.contains(guard.owner()), "the lock belongs to another owner");
-        clearing.release();
-        let Fate::Answered(reply) = rig.proxy.wait_fate(&clearing_away, SOON) else {
-            panic!("the request has no answer")
-        };
-        assert!(!reply.starts_with(b"*2\r\n:1"), "the late request opened the lock of the next grant");
-        let _ = guard.unlock(); // a slow machine may have used up the lease
-    });
-}
 
 #[test]
 fn a_leftover_of_a_lost_hold_is_cleared_in_the_background() {

@@ -194,20 +194,6 @@ fn a_grant_in_vain_without_its_reply_is_given_back() {
 }
 
 #[test]
-fn a_late_copy_of_a_bundle_finds_its_connection_dead() {
-    let rig = Rig::start();
-    let multi = multi(&rig.impatient().connect().unwrap());
-    multi.lock().unwrap().unlock().unwrap();
-    let rule = rig.proxy.rule(rig.script("acquire_all"), Then::HoldRequest);
-    let guard = multi.try_lock_for(SOON).unwrap().expect("the second copy is granted");
-    let original = rule.wait_hit(SOON);
-    guard.unlock().unwrap();
-    rule.release();
-    assert!(!matches!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(_)));
-    rig.assert_no_keys();
-}
-
-#[test]
 fn a_release_in_doubt_is_repeated_for_every_lock() {
     in_each_silence(|rig, then| {
         let multi = multi(&rig.impatient().connect().unwrap());

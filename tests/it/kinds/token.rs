@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use lockson::{Backoff, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Then, When};
 
-use crate::support::faults::{Rig, STANDSTILLS};
+use crate::support::faults::STANDSTILLS;
 use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, timed, ttl_ms};
 
 #[track_caller]
@@ -86,18 +85,6 @@ fn hand_written_code_and_we_keep_each_other_out() {
 }
 
 #[test]
-fn a_loss_is_noticed_and_what_others_hold_is_left_alone() {
-    let server = RedisServer::shared();
-    let lock = brisk_client().get_token_lock(fresh("token"));
-    is_lost_to_others(server, &lock);
-    assert!(lock.force_unlock().unwrap() && !lock.force_unlock().unwrap());
-    let guard = lock.lock().unwrap();
-    server.run(&["DEL", lock.name()]);
-    server.run(&["LPUSH", lock.name(), "no lock"]);
-    assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken));
-}
-
-#[test]
 fn another_kind_and_another_type_under_the_name_are_refused() {
     let (server, client) = (RedisServer::shared(), client());
     for form in [ReleaseBy::Script, ReleaseBy::Transaction] {
@@ -143,26 +130,6 @@ fn a_waiter_sleeps_no_longer_than_the_lock_lives_or_a_second() {
         server.run(&["DEL", &name]);
         assert!(waiter.join().unwrap() < ms(1_900));
     });
-}
-
-#[test]
-fn a_lost_answer_costs_nothing_wherever_it_is_lost() {
-    let rig = Rig::start();
-    let lock = rig.client().get_token_lock("lost");
-    lock.lock().unwrap().unlock().unwrap();
-    for fault in [Then::CutBeforeRequest, Then::CutRequestAfter(9), Then::CutReplyAfter(0), Then::CutReplyAfter(2)] {
-        let rule = rig.proxy.rule(When::script(), fault.clone());
-        let guard = lock.lock().unwrap();
-        assert_eq!(rule.hits(), 1, "{fault:?}");
-        assert_eq!(value(&rig.server, "lost").as_deref(), Some(guard.owner()), "{fault:?}");
-        assert!(ttl_ms(&rig.server, "lost") > 29_000);
-        let mark = rig.proxy.mark();
-        let rule = rig.proxy.rule(When::script(), fault.clone());
-        guard.unlock().unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        assert_eq!(rule.hits(), 1, "{fault:?}");
-        rig.assert_no_keys();
-        rig.assert_fenced_before_repeat(mark, &When::script());
-    }
 }
 
 #[test]

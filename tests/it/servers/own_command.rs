@@ -63,16 +63,6 @@ fn wrong_type_is_refused_on_acquire_and_taken_on_release() {
     });
 }
 
-#[test]
-fn a_missing_server_command_is_told_at_the_release() {
-    for version in versions().iter().filter(|version| word_of(version).is_none()) {
-        let server = version.start();
-        let guard = by_server(&Client::connect(&server.url()).unwrap(), "own").lock().unwrap();
-        let error = guard.unlock().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", version.label);
-    }
-}
-
 fn by_server(client: &Client, name: &str) -> Lock {
     client.get_token_lock_with(name, TokenOptions::new().with_release_by(ReleaseBy::Server)).with_lease(SOON)
 }

@@ -219,44 +219,6 @@ fn a_repeated_release_that_finds_nothing_was_done() {
 }
 
 #[test]
-fn a_request_given_up_is_fenced_and_cleared_away_later() {
-    let (server, client) = scene(|what, number| match (what, number) {
-        (What::Acquire, _) => Reaction::Mute,
-        // No fence succeeds while the caller waits.
-        (What::Fence, 0..=4) => Reaction::Mute,
-        _ => usual(what),
-    });
-    let error = client.get_lock("scene").try_lock().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unknown);
-    eventually("the owner is given back", || asked(&server).contains(&What::Last));
-    let seen = server.seen();
-    let (acquire, release) = (&seen[0], seen.iter().find(|seen| what(seen) == What::Last).unwrap());
-    assert_eq!(acquire.words[5], release.words[4], "the owner of the request that was given up");
-    let fenced = seen.iter().rfind(|seen| what(seen) == What::Fence).unwrap();
-    assert_eq!(fenced.words[3], acquire.connection.to_string());
-    assert_eq!(asked(&server).iter().filter(|what| **what == What::Last).count(), 1);
-}
-
-#[test]
-fn without_fences_a_ghost_is_released_until_its_lease_is_over() {
-    let (server, client) = scene(|what, number| match (what, number) {
-        (What::Acquire, 0) => Reaction::Mute,
-        (What::Fence, _) => Reaction::Reply("-NOPERM no right to client|kill\r\n"),
-        _ => usual(what),
-    });
-    client
-        .get_lock("scene")
-        .with_lease(Duration::from_millis(1_200))
-        .try_lock()
-        .unwrap()
-        .expect("repeated")
-        .unlock()
-        .unwrap();
-    let releases = || asked(&server).iter().filter(|what| **what == What::Last).count();
-    eventually("the release is repeated", || releases() >= 3);
-}
-
-#[test]
 fn a_last_release_that_got_no_turn_is_made_up_for() {
     let script = |seen: &Seen| match what(seen) {
         What::Renew | What::Fence => Reaction::Mute,
@@ -289,64 +251,6 @@ fn a_grant_remembers_a_busy_answer_that_a_ghost_may_follow() {
     lock.try_lock_for(SOON).unwrap().expect("free by then").unlock().unwrap();
     let releases = || asked(&server).iter().filter(|what| **what == What::Last).count();
     eventually("the first copy may still come, so the release is repeated", || releases() >= 3);
-}
-
-#[test]
-fn an_inner_release_is_written_until_redis_knows_it() {
-    let (server, client) = scene(|what, number| match (what, number) {
-        (What::Part, 0..=2) => Reaction::Mute,
-        (What::Fence, 0..=3) => Reaction::Mute,
-        _ => usual(what),
-    });
-    let lock = client.get_lock("scene");
-    let outer = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
-    let inner = lock.with_lease(Duration::from_secs(3_600)).lock().unwrap();
-    assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
-    let parts = || server.seen().into_iter().filter(|seen| what(seen) == What::Part).collect::<Vec<_>>();
-    eventually("it is written in the background, and answered", || parts().len() > 3);
-    let written = parts().pop().unwrap();
-    assert_eq!(written.words[5], "1", "the count that remains");
-    let lease: u64 = written.words[6].parse().unwrap();
-    assert!((40_000..=60_000).contains(&lease), "what the outer guard was promised: {lease}");
-    assert!(outer.is_held());
-    outer.unlock().unwrap();
-}
-
-#[test]
-fn a_reentry_after_a_fenced_release_counts_in_full() {
-    let deaf = Arc::new(AtomicBool::new(true));
-    let is_deaf = Arc::clone(&deaf);
-    let (_server, client) = scene(move |what, _| match what {
-        What::Part | What::Fence if is_deaf.load(Ordering::Relaxed) => Reaction::Mute,
-        _ => usual(what),
-    });
-    let lock = client.get_lock("scene");
-    let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
-    let inner = lock.with_lease(Duration::from_secs(60)).lock().unwrap();
-    assert_eq!(inner.unlock().unwrap_err().kind(), ErrorKind::Unknown);
-    assert!(outer.remaining() < Duration::from_secs(20));
-    deaf.store(false, Ordering::Relaxed);
-    let again = lock.with_lease(Duration::from_secs(60)).try_lock_for(SOON).unwrap().expect("ours");
-    assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
-    drop((again, outer));
-}
-
-#[test]
-fn an_extension_without_an_answer_is_fenced_before_a_release() {
-    let (server, client, deaf) = scene_without_extensions();
-    let lock = client.get_lock("scene");
-    let outer = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
-    let inner = lock.with_lease(Duration::from_secs(20)).lock().unwrap();
-    assert_eq!(outer.extend(Duration::from_secs(3_600)).unwrap_err().kind(), ErrorKind::Unknown);
-    deaf.store(false, Ordering::Relaxed);
-    let renewals: Vec<_> = server.seen().into_iter().filter(|seen| what(seen) == What::Renew).collect();
-    inner.unlock().unwrap();
-    let seen = server.seen();
-    let part = seen.iter().position(|seen| what(seen) == What::Part).expect("written");
-    let last = renewals.last().unwrap().connection.to_string();
-    let fenced = seen[..part].iter().any(|seen| what(seen) == What::Fence && seen.words[3] == last);
-    assert!(fenced, "a late copy would raise the time to live again: {:?}", asked(&server));
-    drop(outer);
 }
 
 #[test]
