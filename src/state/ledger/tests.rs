@@ -91,24 +91,6 @@ fn a_loss_reported_during_a_re_entry_stays_one_loss() {
 }
 
 #[test]
-fn a_shorter_inner_lease_shortens_nothing() {
-    let (mut ledger, outer) = watched();
-    let inner = ledger.reentered(at(10), at(10), lease(500), Side::Exclusive, leased(510)).unwrap();
-    assert_eq!(ledger.good_until(), at(29_700));
-    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
-    assert_eq!(ledger.release(outer, at(30)), Release::Last);
-    assert_eq!(ledger.release(outer, at(30)), Release::Unknown);
-}
-
-#[test]
-fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
-    let (mut ledger, _outer) = watched();
-    let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
-    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
-    assert_eq!(ledger.end(), at(30_020));
-}
-
-#[test]
 fn guards_dropped_out_of_order_leave_the_others_their_lease() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
@@ -127,53 +109,6 @@ fn only_a_live_hold_with_a_renewed_guard_is_renewed() {
     assert_eq!(ledger.renewal(at(40)), None, "the lease that stays is never renewed");
     ledger.release(inner, at(50));
     assert_eq!(ledger.renewal(at(60)), None);
-}
-
-#[test]
-fn max_hold_ends_the_renewal_and_then_the_hold() {
-    let (mut ledger, _) = Ledger::granted(
-        lease(30_000),
-        START,
-        lease(30_000),
-        Side::Exclusive,
-        Promise::Renewed { until: Some(at(20_000)) },
-    );
-    assert!(ledger.renewal(at(19_999)).is_some());
-    ledger.renewed(at(10_000), lease(30_000));
-    assert!(ledger.renewal(at(20_000)).is_none());
-    assert_eq!(ledger.look(at(39_700)), Phase::Lost(Loss::Expired));
-}
-
-#[test]
-fn a_kept_hold_is_left_to_its_time_to_live() {
-    let (mut ledger, guard) = watched();
-    ledger.keep(guard, at(10));
-    assert_eq!(ledger.look(at(20)), Phase::Done);
-    assert_eq!(ledger.renewal(at(20)), None);
-    assert_eq!(ledger.release(guard, at(30)), Release::Unknown);
-}
-
-#[test]
-fn a_kept_inner_hold_outlives_the_outer_release() {
-    let (mut ledger, outer) = watched();
-    let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
-    ledger.keep(inner, at(20));
-    assert_eq!(ledger.look(at(20)), Phase::Live);
-    assert_eq!(partial(ledger.release(outer, at(30))), (ONE, lease(59_980)));
-    assert_eq!(ledger.look(at(31)), Phase::Done);
-}
-
-#[test]
-fn a_kept_side_stays_taken_when_the_other_side_is_released() {
-    let (mut ledger, write) = watched();
-    let reads: Vec<_> =
-        (0..2).map(|_| ledger.reentered(at(1), at(1), lease(30_000), Side::Shared, RENEWED).unwrap()).collect();
-    ledger.keep(write, at(10));
-    let both = Counts { exclusive: 1, shared: 1 };
-    assert_eq!(partial(ledger.release(reads[0], at(20))).0, both);
-    assert_eq!(ledger.counts_after_reentry(at(25), Side::Shared), Ok(Counts { exclusive: 1, shared: 2 }));
-    assert_eq!(partial(ledger.release(reads[1], at(30))).0, ONE);
-    assert_eq!(ledger.look(at(31)), Phase::Done);
 }
 
 #[test]

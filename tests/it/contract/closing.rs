@@ -9,7 +9,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key};
 use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TTL, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed,
+    Events, GRACE, SCHEDULING, SOON, TTL, brisk, brisk_client, client, fresh, joined, kind_of, ms, timed,
 };
 
 #[test]
@@ -115,26 +115,6 @@ fn a_guard_keeps_its_client_open_and_itself_renewed() {
         assert!(guard.is_held());
         guard.unlock().unwrap();
         assert!(is_free(&others));
-    });
-}
-
-#[test]
-fn the_last_handle_closes_the_connections() {
-    for_every_kind(|kind| {
-        let label = fresh("drop").replace(':', "-");
-        let named = || RedisServer::shared().clients_named(&label);
-        let client = Client::builder(&RedisServer::shared().url()).client_name(&label).connect().unwrap();
-        let lock = kind.get_lock(&client, &kind.fresh());
-        let holder = crate::support::client();
-        let theirs = kind.get_lock(&holder, key(lock.name())).lock().unwrap();
-        elsewhere(|| assert!(lock.try_lock_for(ms(50)).unwrap().is_none()));
-        drop(theirs);
-        let guard = lock.lock().unwrap();
-        assert!(named() >= 1);
-        drop((client, lock));
-        assert!(named() >= 1, "the guard is a handle, too");
-        drop(guard);
-        eventually(SOON, "all connections of the client are closed", || named() == 0);
     });
 }
 

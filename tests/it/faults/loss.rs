@@ -254,7 +254,7 @@ fn a_message_is_verified_at_once_without_a_grant_here() {
 }
 
 /// How long until a holder learns of a foreign `force_unlock`, with a waiter in the holder's process.
-pub(crate) fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
+fn time_to_tell(rig: &Rig, holder: &Client, other: &Client, leased: bool) -> Duration {
     let lock = holder.get_lock("forced");
     let guard = if leased { lock.with_lease(LEASE).lock().unwrap() } else { lock.lock().unwrap() };
     let (tell, told) = unbounded();

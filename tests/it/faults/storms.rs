@@ -143,44 +143,6 @@ fn resets_at_any_byte_are_like_ends() {
 }
 
 #[test]
-fn a_lock_freed_at_the_end_of_a_wait_is_taken_or_left() {
-    let rig = Rig::start();
-    let (holder, waiter) = (rig.direct().get_lock("end"), rig.client().get_lock("end"));
-    for round in 0..60 {
-        let held = holder.owned().lock().unwrap();
-        let wait = ms(20);
-        let taken = thread::scope(|scope| {
-            let waiting = scope.spawn(|| waiter.try_lock_for(wait).unwrap().map(drop).is_some());
-            thread::sleep(wait - ms(2) + Duration::from_micros(70 * round)); // before, at and after the end
-            held.unlock().unwrap();
-            joined(waiting)
-        });
-        assert_eq!(rig.fields("end").len(), 0, "taken: {taken}");
-    }
-}
-
-#[test]
-fn threads_handing_a_lock_over_are_each_renewed() {
-    let rig = Rig::start();
-    let client = rig.builder().watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
-    let lock = client.get_lock("handed over");
-    thread::scope(|scope| {
-        for thread in 0..3 {
-            let lock = &lock;
-            scope.spawn(move || {
-                for round in 0..30 {
-                    let guard = lock.lock().unwrap();
-                    let hold = if thread > 0 && round == 10 + thread { ms(2_400) } else { ms(round % 3) };
-                    assert_eq!(guard.wait_lost(hold), None);
-                    guard.unlock().unwrap();
-                }
-            });
-        }
-    });
-    rig.assert_no_keys();
-}
-
-#[test]
 fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
     let rig = Rig::start();
     let builder = rig.builder().max_connections(1).command_timeout(ms(1_500));
