@@ -30,13 +30,6 @@ fn subscribed() -> (Channels<Bell>, Bell) {
 }
 
 #[test]
-fn no_request_is_sent_before_the_connection_is_ready() {
-    let mut channels = Channels::default();
-    channels.join(&Subject::Lock(name()), "c", Bell::new());
-    assert!(matches!(channels.demand(at(0)), Demand::Rest(_)));
-}
-
-#[test]
 fn a_lost_connection_wakes_all_and_asks_for_all_again() {
     let (mut channels, bell) = subscribed();
     ring(&channels.lost());
@@ -81,18 +74,6 @@ fn a_channel_and_the_connection_linger_after_the_last_waiter() {
     assert!(channels.unsubscribed("c", at(1_000)).is_empty());
     assert_eq!(channels.demand(at(1_001)), Demand::Rest(at(4_001)));
     assert_eq!(channels.demand(at(4_001)), Demand::Close);
-}
-
-#[test]
-fn a_waiter_that_comes_while_a_channel_is_left_gets_it_anew() {
-    let (mut channels, bell) = subscribed();
-    channels.leave("c", 1, at(0));
-    assert!(matches!(channels.demand(at(2_000)), Demand::Unsubscribe(..)));
-    channels.join(&Subject::Lock(name()), "c", bell.clone());
-    assert_eq!(channels.demand(at(2_001)), subscribe(&["c"]));
-    assert!(channels.unsubscribed("c", at(1_000)).is_empty());
-    ring(&channels.subscribed("c"));
-    assert_eq!(channels.channels["c"].state, State::Subscribed);
 }
 
 #[test]

@@ -32,34 +32,3 @@ fn a_count_rings_in_order_those_whose_wish_fits() {
     assert!(queues.free(&CHANNEL, 0).is_empty() && queues.free(&CHANNEL, -5).is_empty());
     assert!(queues.free(&"another", 9).is_empty());
 }
-
-#[test]
-fn a_waiter_that_leaves_unasked_passes_its_ring_on() {
-    let (mut queues, numbers) = queue(&[1, 1, 1]);
-    assert_eq!(queues.free(&CHANNEL, 1), [0]);
-    assert_eq!(queues.leave(&CHANNEL, numbers[0], None), [1, 1], "rung, and first");
-    assert!(queues.may_ask(&CHANNEL, numbers[1]));
-    queues.asks(&CHANNEL, numbers[1]);
-    assert_eq!(queues.leave(&CHANNEL, numbers[1], Some(0)), Vec::<usize>::new(), "it took the only permit");
-    assert!(queues.may_ask(&CHANNEL, numbers[2]), "the first asks from time to time");
-}
-
-#[test]
-fn a_lost_answer_passes_the_ring_on() {
-    let (mut queues, numbers) = queue(&[1, 1]);
-    queues.asks(&CHANNEL, numbers[0]);
-    assert_eq!(queues.leave(&CHANNEL, numbers[0], None), [1, 1]);
-}
-
-#[test]
-fn what_a_grant_leaves_is_for_the_next() {
-    let (mut queues, numbers) = queue(&[1, 2, 1, 1]);
-    queues.asks(&CHANNEL, numbers[0]);
-    assert_eq!(queues.leave(&CHANNEL, numbers[0], Some(3)), [1, 2]);
-    queues.asks(&CHANNEL, numbers[1]);
-    assert_eq!(queues.answered(&CHANNEL, numbers[1], 1), Vec::<usize>::new(), "the rung waiter has it");
-    for number in &numbers[1..] {
-        drop(queues.leave(&CHANNEL, *number, Some(0)));
-    }
-    assert!(queues.is_empty());
-}

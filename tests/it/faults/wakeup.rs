@@ -77,21 +77,6 @@ fn a_half_open_listener_is_replaced_within_three_seconds() {
 }
 
 #[test]
-fn waiters_are_subscribed_again_after_every_kill() {
-    let rig = Rig::start();
-    let waiter = Waiter::start(&rig);
-    for _ in 0..5 {
-        let mark = rig.proxy.mark();
-        rig.server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-        rig.proxy.wait_for_since(mark, &When::command("SUBSCRIBE"), SOON);
-        eventually(SOON, "the channel is subscribed again", || rig.server.subscribers(CHANNEL) == 1);
-    }
-    waiter.has_just_asked(&rig);
-    let late = waiter.serve();
-    assert!(late < AT_ONCE, "{late:?}");
-}
-
-#[test]
 fn listening_again_is_told_once() {
     let (rig, events, [name, other]) = (Rig::start(), Events::default(), ["one", "other"].map(fresh));
     let client = rig.builder().observer(events.clone()).connect().unwrap();

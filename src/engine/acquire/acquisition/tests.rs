@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,6 @@ use crate::conn::scripted::{Reaction, Scripted};
 use crate::durability::Durability;
 use crate::error::{ErrorKind, Loss};
 use crate::event::{LockLost, Observer};
-use crate::kinds::Backoff;
 
 const SOON: Duration = Duration::from_secs(10);
 const GRANTED: &str = "*1\r\n:1\r\n";
@@ -173,34 +172,3 @@ fn the_observer_of_a_loss_may_take_the_lock_that_was_granted() {
 const ACQUIRE: usize = 6;
 const REENTRY: usize = 7;
 const RELEASE: usize = 10;
-
-/// A spin lock with these pauses, and a server at which the lock is busy for so many requests, for 20 ms each.
-fn spinning(pauses: Backoff, busy: usize) -> (Scripted, crate::Lock) {
-    let asked = AtomicUsize::new(0);
-    let server = Scripted::start(move |_| {
-        let is_busy = asked.fetch_add(1, Ordering::Relaxed) < busy;
-        Reaction::Reply(if is_busy { "*2\r\n:0\r\n:20\r\n" } else { GRANTED })
-    });
-    let client = Client::builder(&server.url()).connect_lazily().unwrap();
-    let lock = client.get_spin_lock_with("scene", pauses).with_lease(SOON);
-    (server, lock)
-}
-
-#[test]
-fn a_spin_pause_ends_with_the_time_to_live() {
-    let (_server, lock) = spinning(Backoff::fixed(Duration::from_secs(60)), 2);
-    let began = Instant::now();
-    lock.try_lock_for(SOON).unwrap().expect("granted at the third request").keep_until_expiry();
-    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
-}
-
-#[test]
-fn the_last_spin_pause_ends_only_a_bounded_wait() {
-    let pauses = || Backoff::new(|tries| (tries < 3).then_some(Duration::from_millis(1)));
-    let (server, lock) = spinning(pauses(), 1_000);
-    assert!(lock.try_lock_for(SOON).unwrap().is_none());
-    assert_eq!(server.seen().len(), 3);
-    let (server, lock) = spinning(pauses(), 3);
-    lock.lock().unwrap().keep_until_expiry();
-    assert_eq!(server.seen().len(), 4);
-}

@@ -188,39 +188,6 @@ fn java_behind_us_is_promised_our_patience_and_its_own_time() {
 }
 
 #[test]
-fn waiters_of_rust_and_java_are_served_in_order() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let holder = Java::new(&server, "job", 9);
-    assert_eq!(holder.ask(), None);
-    assert_eq!(holder.ask(), None, "Java re-enters");
-    assert_eq!(holder.unlock(), Some(0));
-    let javas = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
-    let client = hasty_client(&server);
-    let took = parking_lot::Mutex::new(vec![]);
-    thread::scope(|scope| {
-        for (place, java) in javas.iter().enumerate() {
-            assert!(java.ask().is_some());
-            let took = &took;
-            queue.waiter(scope, client.get_fair_lock("job"), move |guard| {
-                took.lock().push(place);
-                guard.unlock().unwrap();
-            });
-        }
-        assert_eq!(queue.owners().len(), 6);
-        assert_eq!(holder.unlock(), Some(1));
-        for (place, java) in javas.iter().enumerate() {
-            eventually(SOON, "the waiter's turn has come", || queue.owners().first() == Some(&java.owner));
-            eventually(SOON, "the waiter is granted the lock", || java.ask().is_none());
-            assert_eq!(took.lock().len(), place, "the waiters of Lockson are behind");
-            assert_eq!(java.unlock(), Some(1));
-        }
-    });
-    assert_eq!(took.into_inner(), [0, 1, 2]);
-    queue.assert_gone();
-}
-
-#[test]
 fn a_dead_waiter_of_java_costs_our_patience_not_300_seconds() {
     for forced in [false, true] {
         let server = RedisServer::start();

@@ -167,25 +167,6 @@ fn a_waiter_that_gives_up_passes_its_turn_on() {
 }
 
 #[test]
-fn an_unwoken_waiter_takes_a_free_lock_when_its_wait_ends() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let proxy = Proxy::start(server.address());
-    proxy.rule(When::message().always(), Then::SwallowReply);
-    let deaf = Client::connect(&proxy.url()).unwrap();
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    thread::scope(|scope| {
-        let waiter =
-            scope.spawn(|| timed(|| deaf.get_fair_lock("job").try_lock_for(ms(700)).unwrap().map(leave).is_some()));
-        queue.await_length(1);
-        guard.unlock().unwrap();
-        let (took, got) = joined(waiter);
-        assert!(got && took <= ms(700) + GRACE + SCHEDULING, "{took:?}");
-    });
-    queue.assert_gone();
-}
-
-#[test]
 fn a_wait_cancelled_while_the_server_is_mute_ends_at_once() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };

@@ -3,45 +3,20 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Lock};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::{Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, ms, timed};
-
-const KINDS: [fn(&Client, &str) -> Lock; 2] =
-    [|client, name| client.get_fair_lock(name), |client, name| client.get_non_reentrant_fair_lock(name)];
-
-#[test]
-fn waiters_of_many_clients_get_in_in_the_order_they_came() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let clients = [client(), client(), client()];
-    let order = Mutex::new(vec![]);
-    let guard = KINDS[1](&client(), &name).lock().unwrap();
-    thread::scope(|scope| {
-        for number in 0..9 {
-            let order = &order;
-            // Both fair kinds stand in one queue.
-            queue.waiter(scope, KINDS[number % 2](&clients[number % 3], &name), move |guard| {
-                order.lock().push(number);
-                leave(guard);
-            });
-        }
-        guard.unlock().unwrap();
-    });
-    assert_eq!(order.into_inner(), (0..9).collect::<Vec<_>>());
-    queue.assert_gone();
-}
+use crate::support::{SCHEDULING, SOON, client, fields, fresh, joined, ms};
 
 #[test]
 fn waiters_of_several_processes_get_in_in_the_order_they_came() {
     let server = RedisServer::start();
     let queue = Queue { server: &server, name: "job" };
     let mut processes = [OtherProcess::start(&server), OtherProcess::start(&server)];
-    let ours = hasty_client(&server).get_fair_lock("job");
+    // Both fair kinds stand in one queue.
+    let ours = hasty_client(&server).get_non_reentrant_fair_lock("job");
     let guard = ours.lock().unwrap();
     // Two lanes in each process, and a thread of this process between the lanes.
     let turns = [Some((0, 0)), Some((1, 0)), None, Some((1, 1)), Some((0, 1))];
@@ -75,29 +50,6 @@ fn waiters_of_several_processes_get_in_in_the_order_they_came() {
         }
     });
     queue.assert_gone();
-}
-
-#[test]
-fn unreleased_leases_are_followed_in_order() {
-    const LEASE: Duration = ms(2_000);
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let (order, client) = (Mutex::new(vec![]), client());
-    let lock = client.get_fair_lock(&name).with_lease(LEASE);
-    let (took, ()) = timed(|| {
-        thread::scope(|scope| {
-            lock.lock().unwrap().keep_until_expiry();
-            for number in 0..5 {
-                let order = &order;
-                queue.waiter(scope, lock.clone(), move |guard| {
-                    order.lock().push(number);
-                    guard.keep_until_expiry();
-                });
-            }
-        });
-    });
-    assert_eq!(order.into_inner(), [0, 1, 2, 3, 4]);
-    assert!(took <= LEASE * 5 + SCHEDULING * 2, "{took:?}");
 }
 
 #[test]

@@ -187,30 +187,6 @@ fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
 }
 
 #[test]
-fn dead_waiters_behind_a_dead_one_of_java_cost_nothing_more() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let java = Java::new(&server, "job", 1);
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    assert!(java.ask().is_some());
-    let mut doomed = OtherProcess::start(&server);
-    for lane in 0..3 {
-        doomed.send(lane, "lock fair job");
-        queue.await_length(lane + 2);
-    }
-    thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
-        doomed.kill();
-        await_silence(queue, &doomed);
-        let released = Instant::now();
-        guard.unlock().unwrap();
-        let waited = joined(next).0 - released;
-        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
-    });
-    queue.assert_gone();
-}
-
-#[test]
 fn javas_waiter_has_our_patience_when_it_becomes_the_first() {
     for granted in [true, false] {
         let server = RedisServer::start();
