@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockson_harness::RedisServer;
 
 use super::*;
-use crate::script::bundle::{MOST_PARTS, PartState};
+use crate::script::bundle::PartState;
 use crate::script::tests::{changes_nothing, run, run_at, state, url_of_user};
 
 /// The locks of one test.
@@ -180,20 +180,6 @@ fn a_full_memory_refuses_new_locks_and_no_others() {
     assert_eq!(server.keys(), ["c", "d"]);
     assert_eq!(run(&server, &held.acquire()), BundleAttempt::Granted);
     assert_eq!(run(&server, &held.release()), [Ok(Some(0)), Ok(Some(0))]);
-}
-
-#[test]
-fn a_thousand_locks_go_in_one_call() {
-    let server = RedisServer::start();
-    let names: Vec<_> = (0..MOST_PARTS).map(|number| format!("lock:{number}")).collect();
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let (locks, others) = (Locks::of(&names), Locks::owned_by("other", &names));
-    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
-    let BundleAttempt::Refused(states) = run(&server, &others.acquire()) else { panic!("all are taken") };
-    assert!(states.len() == MOST_PARTS && states.iter().all(BUSY));
-    assert_eq!(run(&server, &others.release()), vec![Err(Loss::Taken); MOST_PARTS]);
-    assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); MOST_PARTS]);
-    assert!(server.keys().is_empty());
 }
 
 #[test]

@@ -33,27 +33,11 @@ fn check(votes: [Vote; 5], verdict: Verdict) {
 }
 
 const SPLIT: Verdict = Verdict::Split { pause: Duration::from_micros(800) };
-const TOO_FEW: Verdict = Verdict::TooFew { pause: Duration::from_micros(800) };
-
-#[test]
-fn a_majority_takes_the_lock() {
-    check([granted(); 5], Verdict::Taken);
-    check([granted(), granted(), granted(), Vote::Absent, Vote::Absent], Verdict::Taken);
-    check([granted(), granted(), granted(), busy(100), busy(100)], Verdict::Taken);
-}
 
 #[test]
 fn a_grant_that_ended_does_not_count() {
     check([granted(), granted(), too_late(), busy(100), busy(100)], SPLIT);
     check([too_late(); 5], SPLIT);
-}
-
-#[test]
-fn a_busy_majority_is_waited_for() {
-    check([busy(900); 5], Verdict::Busy { wait: ms(900) });
-    check([busy(30_000); 5], Verdict::Busy { wait: ms(1_000) });
-    check([busy(300), Vote::Absent, busy(100), busy(200), Vote::Absent], Verdict::Busy { wait: ms(300) });
-    check([busy(500), busy(400), busy(100), busy(200), busy(300)], Verdict::Busy { wait: ms(300) });
 }
 
 #[test]
@@ -64,28 +48,8 @@ fn callers_that_share_the_votes_pause_at_random() {
 }
 
 #[test]
-fn too_few_answers_are_no_busy_lock() {
-    check([Vote::Absent; 5], TOO_FEW);
-    check([granted(), granted(), Vote::Absent, Vote::Absent, Vote::Absent], TOO_FEW);
-    check([busy(900), busy(900), Vote::Absent, Vote::Absent, Vote::Absent], TOO_FEW);
-}
-
-#[test]
 fn a_majority_is_more_than_half() {
     assert_eq!([1, 2, 3, 4, 5, 6].map(majority), [1, 2, 2, 3, 3, 4]);
-}
-
-#[test]
-fn no_node_grants_nothing() {
-    assert_ne!(Votes::new(majority(0)).verdict(&[], NOW, NOW, || 0), Verdict::Taken);
-}
-
-#[test]
-fn a_single_node_is_an_ordinary_lock() {
-    let mut votes = Votes::new(majority(1));
-    assert_eq!(votes.verdict(&[busy(900)], NOW, NOW, || 0), Verdict::Busy { wait: ms(900) });
-    assert_eq!(votes.verdict(&[Vote::Absent], NOW, NOW, || 0), TOO_FEW);
-    assert_eq!(votes.verdict(&[granted()], NOW, NOW, || 0), Verdict::Taken);
 }
 
 #[test]

@@ -79,50 +79,6 @@ fn free_parts_cost_one_request_and_one_look() {
 }
 
 #[test]
-fn a_caller_waits_for_a_busy_part_and_holds_nothing() {
-    let mut caller = Caller::new(3);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0, 2]);
-    caller.busy(&[1]);
-    caller.gives_back();
-    caller.is_told(Step::Wait(1));
-    caller.busy(&[1]);
-    caller.is_told(Step::Wait(1));
-    caller.granted(&[1]);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0, 2]);
-    caller.is_told(Step::Check);
-}
-
-#[test]
-fn nothing_is_waited_for_before_it_is_given_back() {
-    let mut caller = Caller::new(2);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0]);
-    caller.busy(&[1]);
-    caller.is_told(GIVE_BACK);
-    caller.is_told(GIVE_BACK);
-    caller.gives_back();
-    caller.is_told(Step::Wait(1));
-}
-
-#[test]
-fn a_single_part_is_simply_waited_for() {
-    let mut caller = Caller::new(1);
-    caller.is_told(Step::AskRest);
-    caller.busy(&[0]);
-    caller.gives_back();
-    caller.is_told(Step::Wait(0));
-    caller.granted(&[0]);
-    caller.is_told(Step::Check);
-}
-
-#[test]
-fn no_part_is_granted_at_once() {
-    Caller::new(0).is_told(Step::Check);
-}
-
-#[test]
 fn callers_of_the_same_busy_parts_meet_at_the_first() {
     let mut caller = Caller::new(3);
     caller.is_told(Step::AskRest);
@@ -130,49 +86,6 @@ fn callers_of_the_same_busy_parts_meet_at_the_first() {
     caller.granted(&[0]);
     caller.gives_back();
     caller.is_told(Step::Wait(1));
-}
-
-#[test]
-fn only_a_part_that_was_busy_in_this_round_is_a_blocker() {
-    let mut caller = Caller::new(3);
-    caller.is_told(Step::AskRest);
-    caller.busy(&[0, 1]);
-    caller.gives_back();
-    caller.gets_only(0, 2);
-    caller.granted(&[1]);
-    caller.gives_back();
-    caller.is_told(Step::Wait(2));
-}
-
-#[test]
-fn a_bundle_that_is_busy_names_its_blocker() {
-    let mut caller = Caller::new(3);
-    caller.is_told(Step::AskRest);
-    caller.0.passed(0);
-    caller.0.busy(1);
-    caller.0.passed(2);
-    caller.gives_back();
-    caller.is_told(Step::Wait(1));
-    caller.granted(&[1]);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0, 2]);
-    caller.is_told(Step::Check);
-}
-
-#[test]
-fn a_part_lost_before_the_end_starts_a_new_round() {
-    let mut caller = Caller::new(2);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0, 1]);
-    caller.is_told(Step::Check);
-    caller.0.lost(0);
-    caller.gives_back();
-    caller.is_told(Step::AskRest);
-    caller.granted(&[1]);
-    caller.0.lost(1);
-    caller.granted(&[0]);
-    caller.gives_back();
-    caller.is_told(Step::AskRest);
 }
 
 #[test]

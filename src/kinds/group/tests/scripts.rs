@@ -9,7 +9,6 @@ use super::java::Java;
 use crate::kinds::group::*;
 use crate::kinds::tests as plain;
 use crate::name::GivenName;
-use crate::script::bundle::MOST_PARTS;
 use crate::script::tests::{changes_nothing, run, run_at, run_pipeline, url_of_user};
 
 /// Values of a group, with an owner for each.
@@ -434,20 +433,6 @@ fn a_full_memory_refuses_new_holds_and_no_others() {
     assert_eq!(run(&server, &longer.renew()), [RenewalAnswer::Renewed, RenewalAnswer::Renewed]);
     assert!(left(&server, held.field(1), "other:1.2") > 110_000);
     assert_eq!(run(&server, &held.release()), [DONE, DONE]);
-}
-
-#[test]
-fn a_thousand_values_go_in_one_call() {
-    let server = RedisServer::start();
-    let names: Vec<_> = (0..MOST_PARTS).map(|number| format!("value:{number}")).collect();
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let (values, others) = (Values::of(&names), Values::owned_by("other", &names));
-    assert!(is_granted(&server, &values));
-    assert!(refused(run(&server, &others.acquire())).iter().all(BUSY));
-    assert!(run(&server, &values.renew()).iter().all(|answer| *answer == RenewalAnswer::Renewed));
-    assert_eq!(run(&server, &others.release()), vec![Err(Loss::Taken); MOST_PARTS]);
-    assert_eq!(run(&server, &values.release()), vec![DONE; MOST_PARTS]);
-    assert!(server.keys().is_empty());
 }
 
 #[test]

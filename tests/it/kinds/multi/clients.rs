@@ -98,20 +98,6 @@ fn a_server_that_stands_still_fails_the_take_and_keeps_nothing() {
 }
 
 #[test]
-fn a_server_that_fails_while_the_group_is_held_stops_no_release() {
-    let pair = Pair::start();
-    let guard = pair.multi().lock().unwrap();
-    pair.servers[0].pause();
-    let (took, outcome) = timed(|| guard.unlock());
-    assert!(took <= PATIENCE * 2 + SCHEDULING, "{took:?}");
-    assert!(outcome.unwrap_err().is_in_doubt());
-    assert_eq!(pair.servers[1].keys(), Vec::<String>::new(), "the other is released");
-    pair.servers[0].resume();
-    eventually(SOON, "the release is repeated", || pair.servers[0].keys().is_empty());
-    pair.assert_nothing_left();
-}
-
-#[test]
 fn a_re_entered_group_ends_within_one_limit_at_a_mute_server() {
     let pair = Pair::start();
     let multi = Lock::multi((0..6).map(|number| pair.clients[0].get_lock(format!("job:{number}"))));

@@ -207,22 +207,6 @@ fn an_extension_reaches_every_member() {
 }
 
 #[test]
-fn once_per_interval_takes_all_or_nothing() {
-    let (client, names) = (client(), names::<3>());
-    let multi = Lock::multi([client.get_fair_lock(&names[0]), client.get_lock(&names[1]), client.get_lock(&names[2])]);
-    let theirs = elsewhere(|| client.get_lock(&names[1]).owned().lock().unwrap());
-    assert!(!multi.once_per(ms(60_000)).unwrap());
-    theirs.unlock().unwrap();
-    assert_all_free(&client, &names);
-    assert!(multi.once_per(ms(300)).unwrap() && !multi.once_per(ms(300)).unwrap());
-    assert_eq!(client.held(), []);
-    assert!(!is_free(&client.get_lock(&names[2])));
-    assert!(multi.try_lock_for(SOON).unwrap().is_some(), "the interval ends");
-    let shared = Lock::multi([client.get_read_write_lock(&names[0]).get_read_lock()]);
-    assert_eq!(kind_of(shared.once_per(SOON)), ErrorKind::BadInput);
-}
-
-#[test]
 fn manual_holds_of_a_group_nest_with_single_ones() {
     let (client, names) = (client(), names::<2>());
     let (multi, one) = (multi(&client, &names), client.get_lock(&names[0]));
