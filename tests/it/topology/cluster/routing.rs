@@ -56,18 +56,6 @@ fn a_client_that_connects_lazily_learns_the_map() {
 }
 
 #[test]
-fn locks_of_several_members_are_taken_together() {
-    let client = client();
-    let names: Vec<String> = (0..12).map(|_| fresh("together")).collect();
-    let locks: Vec<Lock> = names.iter().map(|name| client.get_lock(name)).collect();
-    let multi = Lock::multi(locks);
-    let guard = multi.try_lock().unwrap().expect("nobody else wants them");
-    assert!(names.iter().all(|name| client.get_lock(name).is_locked().unwrap()));
-    guard.unlock().unwrap();
-    assert!(names.iter().all(|name| !client.get_lock(name).is_locked().unwrap()));
-}
-
-#[test]
 fn locks_of_one_slot_are_taken_by_one_request() {
     let client = client();
     let tag = fresh("tag");

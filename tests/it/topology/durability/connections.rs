@@ -132,14 +132,3 @@ fn a_server_that_falls_silent_in_a_wait_is_left_in_time() {
     proxy.heal();
     lockson_harness::eventually(SOON, "nothing is left", || copied.master.keys().is_empty());
 }
-
-#[test]
-fn a_server_without_durability_is_asked_nothing_more() {
-    let copied = Copied::start(1);
-    let client = Client::connect(&copied.master.url()).unwrap();
-    copied.master.reset_counters();
-    for _ in 0..10 {
-        client.get_lock(fresh("usual")).lock().unwrap().unlock().unwrap();
-    }
-    assert_eq!((copied.master.calls_of("wait"), copied.master.calls_of("evalsha")), (0, 20));
-}

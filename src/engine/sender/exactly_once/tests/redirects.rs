@@ -97,45 +97,6 @@ fn moved_is_followed_at_once_and_remembered() {
 }
 
 #[test]
-fn ask_is_followed_once_with_asking() {
-    let pair = pair(|member, what, number, ports| match (member, what, number) {
-        (0, What::Acquire, 0) => text(&format!("-ASK {SLOT_OF_ASKED} 127.0.0.1:{}\r\n", ports[1])),
-        (_, what, _) => usual(what),
-    });
-    let guard = pair.client.get_lock("asked").try_lock().unwrap().expect("the second member grants it");
-    assert_eq!(pair.words(1), ["ASKING", "EVALSHA"]);
-    guard.unlock().unwrap();
-    assert_eq!((pair.asked(0, What::Last), pair.asked(1, What::Last)), (1, 0), "the slot has not moved");
-    assert_eq!(pair.words(1).len(), 2);
-}
-
-#[test]
-fn asking_precedes_the_source_of_a_script_as_well() {
-    let pair = pair(|member, what, number, ports| match (member, what, number) {
-        (0, What::Acquire, _) => text(&format!("-ASK 1234 127.0.0.1:{}\r\n", ports[1])),
-        (1, What::Acquire, 0) => text("-NOSCRIPT No matching script.\r\n"),
-        (_, what, _) => usual(what),
-    });
-    let guard = pair.client.get_lock("asked").try_lock().unwrap().expect("the second member grants it");
-    assert_eq!(pair.words(1)[..4], ["ASKING", "EVALSHA", "ASKING", "EVAL"]);
-    assert_eq!(pair.words(0), ["EVALSHA"], "it was asked once");
-    drop(guard);
-}
-
-#[test]
-fn a_request_that_no_member_runs_now_is_sent_again_later() {
-    for word in ["TRYAGAIN Multiple keys request during rehashing", "CLUSTERDOWN Hash slot not served"] {
-        let refusal: &'static str = format!("-{word} of slot\r\n").leak();
-        let pair = pair(move |_, what, number, _| match (what, number) {
-            (What::Acquire, 0..3) => Reaction::Reply(refusal),
-            _ => usual(what),
-        });
-        drop(pair.client.get_lock("later").try_lock_for(SOON).unwrap().expect("it is granted in the end"));
-        assert_eq!(pair.asked(0, What::Acquire), 4, "{word}");
-    }
-}
-
-#[test]
 fn a_member_that_is_cut_off_from_the_others_is_left() {
     let pair = pair(|member, what, _, _| match (member, what) {
         (0, What::Acquire) => text("-CLUSTERDOWN The cluster is down\r\n"),
@@ -185,7 +146,5 @@ fn a_copy_at_a_dead_member_is_fenced_while_the_caller_goes_on() {
     assert_eq!(pair.asked(0, What::Last), 0);
 }
 
-/// `CLUSTER KEYSLOT asked`.
-const SLOT_OF_ASKED: u16 = 6467;
 /// A busy machine answers within a part of this time.
 const PATIENCE: Duration = Duration::from_secs(8);
