@@ -2,72 +2,12 @@
 
 use std::io::Read;
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockson_harness::eventually;
 use lockson_harness::proxy::{Fate, Proxy, Then, When};
 
-use crate::wire::{OK, PONG, SOON, Wire, frame, rig};
-
-#[test]
-fn a_held_request_is_executed_after_its_release() {
-    let (server, proxy, mut wire) = rig();
-    let rule = proxy.rule(When::command("SET"), Then::HoldRequest);
-    wire.send(&["SET", "key", "1"]);
-    wire.send(&["PING"]);
-    let request = rule.wait_hit(SOON);
-    assert_eq!(request.text(0), "key");
-    Wire::open(proxy.address()).ask(&["PING"], PONG); // others pass
-    wire.expect_silence(); // later requests do not overtake
-    assert_eq!(proxy.fate(&request), Fate::Waiting);
-    assert!(server.keys().is_empty());
-    rule.release();
-    wire.expect(OK);
-    wire.expect(PONG);
-    assert_eq!(server.keys(), ["key"]);
-    assert_eq!(proxy.fate(&request), Fate::Answered(OK.into()));
-    wire.ask(&["SET", "key", "2"], OK); // one request only
-    assert_eq!(rule.hits(), 1);
-}
-
-#[test]
-fn requests_and_replies_can_be_late() {
-    const TIME: Duration = Duration::from_millis(80);
-    for (then, executed_early) in [(Then::DelayRequest(TIME), false), (Then::DelayReply(TIME), true)] {
-        let (server, proxy, mut wire) = rig();
-        let rule = proxy.rule(When::command("SET"), then);
-        let started = Instant::now();
-        wire.send(&["SET", "key", "1"]);
-        let request = rule.wait_hit(SOON);
-        if executed_early {
-            proxy.wait_fate(&request, SOON);
-        } else if started.elapsed() < TIME / 2 {
-            assert!(server.keys().is_empty() || started.elapsed() >= TIME);
-        }
-        wire.expect(OK);
-        assert!(started.elapsed() >= TIME);
-        assert_eq!(server.keys(), ["key"]);
-    }
-}
-
-#[test]
-fn another_answer_comes_in_its_turn() {
-    let (server, proxy, mut wire) = rig();
-    let busy = "-BUSY not now\r\n";
-    proxy.rule(When::command("SET").always(), Then::AnswerInstead(busy.into()));
-    let slow = proxy.rule(When::command("PING"), Then::HoldRequest);
-    wire.ask(&["SET", "key", "1"], busy);
-    wire.send(&["PING"]);
-    wire.send(&["SET", "key", "1"]);
-    wire.send(&["ECHO", "x"]);
-    slow.wait_hit(SOON);
-    wire.expect_silence();
-    slow.release();
-    wire.expect(PONG);
-    wire.expect(busy);
-    wire.expect("$1\r\nx\r\n");
-    assert!(server.keys().is_empty());
-}
+use crate::wire::{PONG, SOON, Wire, frame, rig};
 
 #[test]
 fn a_request_is_cut_after_every_byte() {

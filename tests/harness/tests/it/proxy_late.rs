@@ -1,23 +1,9 @@
 //! The promises of the proxy about originals and copies that arrive late.
 
+use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Fate, Proxy, Request, RuleHandle, Then, When};
-use lockson_harness::{RedisServer, eventually};
 
 use crate::wire::{SOON, Wire};
-
-#[test]
-fn a_held_request_arrives_after_its_client_has_gone() {
-    let (server, proxy) = rig();
-    let (rule, request) = hold_and_leave(&proxy);
-    assert!(server.keys().is_empty());
-    eventually(SOON, "the connection to the server alone is there", || server.clients().len() == 1);
-    rule.release();
-    let fate = proxy.wait_fate(&request, SOON);
-    assert_eq!(fate, Fate::Answered(b":1\r\n".to_vec()));
-    assert_eq!(server.keys(), ["list"]);
-    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
-    eventually(SOON, "the connection is over", || proxy.connections().is_empty());
-}
 
 #[test]
 fn a_fenced_original_is_seen_to_fail() {
@@ -47,22 +33,6 @@ fn a_held_request_fails_with_its_server() {
     rule.release();
     assert!(matches!(proxy.wait_fate(&request, SOON), Fate::Failed(_)));
     assert!(server.keys().is_empty());
-}
-
-#[test]
-fn a_copy_arrives_on_a_new_connection() {
-    let (server, proxy) = rig();
-    let mut wire = Wire::open(proxy.address());
-    wire.ask(&["RPUSH", "list", "x"], ":1\r\n");
-    drop(wire);
-    let original = proxy.requests().remove(0);
-    for count in 2..5 {
-        let copy = proxy.send_copy_anew(&original);
-        assert_ne!(copy.connection, original.connection);
-        let reply = format!(":{count}\r\n").into_bytes();
-        assert_eq!(proxy.wait_fate(&copy, SOON), Fate::Answered(reply));
-    }
-    eventually(SOON, "the server's sides are closed", || server.clients().is_empty());
 }
 
 fn rig() -> (RedisServer, Proxy) {

@@ -1,10 +1,9 @@
 //! The promises of the proxy about faults of whole connections.
 
 use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
 
 use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, Fate, NewConnections, Scope, Then, When};
+use lockson_harness::proxy::{Direction, Fate, Scope, Then, When};
 
 use crate::wire::{OK, PONG, SOON, Wire, rig};
 
@@ -36,24 +35,6 @@ fn a_cut_meets_only_its_scope() {
     proxy.cut(Scope::Subscribers);
     listener.expect_end();
     first.ask(&["PING"], PONG);
-}
-
-#[test]
-fn a_mute_connection_keeps_everything_until_it_is_healed() {
-    for scope in [Scope::All, Scope::Connection(0)] {
-        let (server, proxy, mut wire) = rig();
-        wire.ask(&["PING"], PONG);
-        proxy.mute(scope, Direction::Both);
-        wire.send(&["SET", "key", "1"]);
-        let request = proxy.wait_for(&When::command("SET"), SOON);
-        wire.expect_silence();
-        assert_eq!(proxy.fate(&request), Fate::Waiting);
-        assert!(server.keys().is_empty());
-        eventually(SOON, "only the proxy's connection is there", || server.clients().len() == 1);
-        proxy.heal();
-        wire.expect(OK);
-        assert_eq!(server.keys(), ["key"]);
-    }
 }
 
 #[test]
@@ -136,43 +117,4 @@ fn a_rule_makes_its_connection_mute() {
     wire.expect(OK);
     wire.expect(PONG);
     other.expect(":1\r\n");
-}
-
-#[test]
-fn new_connections_are_closed_at_once() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    proxy.new_connections(NewConnections::CloseAtOnce);
-    Wire::open(proxy.address()).expect_end();
-    old.ask(&["PING"], PONG);
-    proxy.heal();
-    Wire::open(proxy.address()).ask(&["PING"], PONG);
-    assert_eq!(proxy.connections_made(), 3);
-}
-
-#[test]
-fn new_connections_are_ignored_until_healed() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    proxy.new_connections(NewConnections::Ignore);
-    let mut wire = Wire::open(proxy.address());
-    wire.send(&["PING"]);
-    wire.expect_silence();
-    old.ask(&["PING"], PONG);
-    proxy.heal();
-    wire.expect(PONG);
-}
-
-#[test]
-fn new_connections_are_refused_until_healed() {
-    let (_server, proxy, mut old) = rig();
-    old.ask(&["PING"], PONG);
-    for _ in 0..20 {
-        proxy.new_connections(NewConnections::Refuse);
-        let error = TcpStream::connect(proxy.address()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-        old.ask(&["PING"], PONG);
-        proxy.heal();
-        Wire::open(proxy.address()).ask(&["PING"], PONG);
-    }
 }

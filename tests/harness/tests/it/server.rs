@@ -1,6 +1,5 @@
 //! The promises of the harness about servers.
 
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,33 +65,6 @@ fn a_shared_server_ends_with_a_process_that_ends_well() {
     helper.send("exit 0");
     assert!(helper.wait(SOON).success());
     gone(pid, &folder);
-}
-
-#[test]
-fn a_restart_keeps_the_port_and_loses_the_data() {
-    let server = RedisServer::builder().config("appendonly yes").start();
-    let (port, pid) = (server.port(), server.pid());
-    server.run(&["SET", "key", "value"]);
-    server.restart();
-    assert_eq!(server.port(), port);
-    assert_ne!(server.pid(), pid);
-    assert_eq!(server.keys(), Vec::<String>::new());
-}
-
-#[test]
-fn a_paused_server_is_mute_until_it_is_resumed() {
-    let server = RedisServer::start();
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    server.pause();
-    stream.write_all(b"PING\r\n").unwrap();
-    let limit = Duration::from_millis(100);
-    stream.set_read_timeout(Some(limit)).unwrap();
-    let mut reply = [0; 7];
-    assert!(stream.read_exact(&mut reply).is_err());
-    server.resume();
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    stream.read_exact(&mut reply).unwrap();
-    assert_eq!(&reply, b"+PONG\r\n");
 }
 
 #[test]
