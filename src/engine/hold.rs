@@ -310,6 +310,7 @@ impl HoldState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::background::Background;
     use crate::script::Side;
     use crate::state::ledger::{GuardNumber, Promise};
     use crate::time::Lease;
@@ -369,5 +370,44 @@ mod tests {
         // A waiter without a wake-up checks when its nap is over.
         let took = start.until(Instant::now());
         assert!(took < Duration::from_secs(5), "{took:?}");
+    }
+
+    #[test]
+    fn a_waiter_follows_a_deadline_that_came_nearer() {
+        let began = Instant::now();
+        let (hold, guard) = hold(began);
+        let lease = Lease::new(Duration::from_millis(200)).unwrap();
+        let promise = Promise::Leased { until: began.after(lease.duration()) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+            std::thread::sleep(Duration::from_millis(50)); // it sleeps by now, or sees the new deadline
+            hold.update(|ledger, now| ledger.release(guard, now));
+            waiter.join().unwrap();
+        });
+        let took = began.until(Instant::now());
+        assert!(took < Duration::from_millis(600), "a nap of a second ends after the time to live: {took:?}");
+    }
+
+    #[test]
+    fn the_timer_follows_a_deadline_that_came_nearer() {
+        let _pretence = at(0).pretend();
+        let timer = Background::new("lockson-test");
+        let (hold, guard) = hold(at(0));
+        let set = |deadline| timer.run_at(deadline, || {});
+        assert!(hold.schedule_check(set).is_none());
+        let far = hold.progress.state.lock().pending_check().expect("it is set");
+        assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
+        let lease = Lease::new(Duration::from_secs(10)).unwrap();
+        let promise = Promise::Leased { until: at(10_000) };
+        hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
+        hold.update(|ledger, now| ledger.release(guard, now));
+        assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
+        let near = hold.progress.state.lock().pending_check().expect("it is set");
+        assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
+        hold.update(|ledger, now| ledger.extended(now, Lease::new(HOUR).unwrap()));
+        assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
+        near.at.comes();
+        assert_eq!(hold.schedule_check(set), Some(near), "it is set again after it came");
     }
 }
