@@ -21,8 +21,6 @@ pub enum Scope {
     All,
     /// One connection, by index.
     Connection(usize),
-    /// The connections that have sent a SUBSCRIBE of any kind, or will; the SUBSCRIBE itself is included.
-    Subscribers,
 }
 
 /// The treatment of a client that connects.
@@ -275,7 +273,6 @@ fn is_in(scope: Scope, connection: &Connection) -> bool {
     match scope {
         Scope::All => true,
         Scope::Connection(index) => connection.index == index,
-        Scope::Subscribers => connection.subscriber,
     }
 }
 

@@ -26,14 +26,10 @@ fn a_cut_can_be_a_reset() {
 fn a_cut_meets_only_its_scope() {
     let (_server, proxy, mut first) = rig();
     let mut second = Wire::open(proxy.address());
-    let mut listener = Wire::open(proxy.address());
     first.ask(&["PING"], PONG);
     second.ask(&["PING"], PONG);
-    listener.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
     proxy.cut(Scope::Connection(1));
     second.expect_end();
-    proxy.cut(Scope::Subscribers);
-    listener.expect_end();
     first.ask(&["PING"], PONG);
 }
 
@@ -52,27 +48,6 @@ fn a_mute_connection_hides_its_ends() {
     other.expect_silence(); // nor has the client
     proxy.unmute();
     other.expect_end();
-}
-
-#[test]
-fn subscribers_alone_are_mute() {
-    let (server, proxy, mut wire) = rig();
-    let mut early = Wire::open(proxy.address());
-    early.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
-    proxy.mute(Scope::Subscribers, Direction::Both);
-    let mut late = Wire::open(proxy.address());
-    late.ask(&["PING"], PONG);
-    late.send(&["SUBSCRIBE", "b"]);
-    proxy.wait_for(&When::command("SUBSCRIBE").nth(2), SOON);
-    let receivers: i64 = server.query(&["PUBLISH", "a", "x"]);
-    assert_eq!(receivers, 1);
-    assert_eq!(server.channels(), ["a"]);
-    early.expect_silence();
-    late.expect_silence();
-    wire.ask(&["PING"], PONG);
-    proxy.unmute();
-    early.expect("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nx\r\n");
-    late.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:1\r\n");
 }
 
 #[test]
