@@ -8,6 +8,7 @@ use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisCluster, SentinelSet, slot_of};
 use parking_lot::Mutex;
 
+use crate::support::kinds::{self, OfName};
 use crate::support::{SOON, TICK, joined, ms, some_at_once};
 
 type Outcome = Result<(), String>;
@@ -15,24 +16,19 @@ type Outcome = Result<(), String>;
 /// A kind with the name of its user in the document.
 struct Kind {
     user: &'static str,
-    lock: fn(&Client, &str) -> Lock,
+    lock: OfName,
     listens: bool,
     /// Whether a slot that moves leads to both of its masters: of several keys some are missing on either.
     follows: bool,
 }
 
 const KINDS: &[Kind] = &[
-    Kind { user: "plain", lock: |client, name| client.get_lock(name), listens: true, follows: true },
-    Kind { user: "fair", lock: |client, name| client.get_fair_lock(name), listens: true, follows: false },
-    Kind { user: "fenced", lock: |client, name| client.get_fenced_lock(name).into(), listens: true, follows: false },
-    Kind {
-        user: "read-write",
-        lock: |client, name| client.get_read_write_lock(name).get_write_lock(),
-        listens: true,
-        follows: false,
-    },
-    Kind { user: "spin", lock: |client, name| client.get_spin_lock(name), listens: false, follows: true },
-    Kind { user: "token", lock: |client, name| client.get_token_lock(name), listens: false, follows: true },
+    Kind { user: "plain", lock: kinds::plain, listens: true, follows: true },
+    Kind { user: "fair", lock: kinds::fair, listens: true, follows: false },
+    Kind { user: "fenced", lock: kinds::fenced, listens: true, follows: false },
+    Kind { user: "read-write", lock: kinds::write, listens: true, follows: false },
+    Kind { user: "spin", lock: kinds::spin, listens: false, follows: true },
+    Kind { user: "token", lock: kinds::token, listens: false, follows: true },
     Kind {
         user: "token-transaction",
         lock: |client, name| {

@@ -20,6 +20,24 @@ impl Scene {
         let tag = fresh("moving");
         Self { slot: slot_of(&tag), to: 1 - cluster.node_of(&tag), tag, cluster }
     }
+
+    /// A hold at the target, so that its watchdog runs; the key is watched.
+    fn neighbour(&self, client: &Client) -> Guard {
+        let mut names = (0..).map(|number| format!("{}-{number}", self.tag));
+        let name = names.find(|name| self.cluster.node_of(name) == self.to);
+        let guard = client.get_lock(name.unwrap()).lock().unwrap();
+        eventually(SOON, "the other key is watched", || self.cluster.node(self.to).tracked_keys() == 1);
+        guard
+    }
+
+    /// Checks that the holder is told of the loss of its key at the target.
+    fn assert_watched(&self, guard: &Guard, keys: usize) {
+        let target = self.cluster.node(self.to);
+        eventually(SOON, "the key is watched at the target", || target.tracked_keys() == keys);
+        target.run(&["DEL", &self.tag]);
+        let (took, lost) = timed(|| guard.wait_lost(SOON));
+        assert!(lost.is_some() && took < ms(1_000) + STANDSTILLS, "told after {took:?}");
+    }
 }
 
 #[test]
@@ -61,32 +79,19 @@ fn a_hold_is_renewed_by_a_watchdog_that_never_had_one() {
     scene.cluster.move_slot(scene.slot, scene.to);
     outlive_a_lease();
     assert!(guard.is_held(), "{:?}", guard.lost());
-    let target = scene.cluster.node(scene.to);
-    assert!(target.clients_named("lockson") > 0);
-    // The key is watched there, too.
-    eventually(SOON, "the key is watched at the target", || target.tracked_keys() > 0);
-    target.run(&["DEL", &scene.tag]);
-    let (took, lost) = timed(|| guard.wait_lost(SOON));
-    assert!(lost.is_some() && took < ms(1_000) + STANDSTILLS, "told after {took:?}");
+    assert!(scene.cluster.node(scene.to).clients_named("lockson") > 0);
+    scene.assert_watched(&guard, 1);
 }
 
 #[test]
 fn a_leased_hold_is_watched_where_a_watchdog_runs() {
     let scene = Scene::new();
     let client = brisk(&scene.cluster).connect().unwrap();
-    let target = scene.cluster.node(scene.to);
-    // A hold at the target, so that its watchdog runs.
-    let there =
-        (0..).map(|number| format!("{}-{number}", scene.tag)).find(|name| scene.cluster.node_of(name) == scene.to);
-    let other = client.get_lock(there.unwrap()).lock().unwrap();
-    eventually(SOON, "the other key is watched", || target.tracked_keys() == 1);
+    let other = scene.neighbour(&client);
     let guard = client.get_lock(&scene.tag).with_lease(ms(60_000)).lock().unwrap();
     eventually(SOON, "the key is watched", || scene.cluster.node(1 - scene.to).tracked_keys() == 1);
     scene.cluster.move_slot(scene.slot, scene.to);
-    eventually(SOON, "the key is watched at the target", || target.tracked_keys() == 2);
-    target.run(&["DEL", &scene.tag]);
-    let (took, lost) = timed(|| guard.wait_lost(SOON));
-    assert!(lost.is_some() && took < ms(1_000) + STANDSTILLS, "told after {took:?}");
+    scene.assert_watched(&guard, 2);
     other.unlock().unwrap();
 }
 
@@ -95,18 +100,11 @@ fn a_leased_lock_granted_over_a_redirection_is_watched() {
     let scene = Scene::new();
     // No tick of a watchdog helps.
     let client = Client::builder(&scene.cluster.url()).watchdog(SOON * 9, SOON * 3).connect().unwrap();
-    let target = scene.cluster.node(scene.to);
-    let there =
-        (0..).map(|number| format!("{}-{number}", scene.tag)).find(|name| scene.cluster.node_of(name) == scene.to);
-    let other = client.get_lock(there.unwrap()).lock().unwrap();
-    eventually(SOON, "the other key is watched", || target.tracked_keys() == 1);
+    let other = scene.neighbour(&client);
     scene.cluster.move_slot(scene.slot, scene.to);
     // The map of the client still names the former master.
     let guard = client.get_lock(&scene.tag).with_lease(ms(60_000)).lock().unwrap();
-    eventually(SOON, "the key is watched at the target", || target.tracked_keys() == 2);
-    target.run(&["DEL", &scene.tag]);
-    let (took, lost) = timed(|| guard.wait_lost(SOON));
-    assert!(lost.is_some() && took < ms(1_000) + STANDSTILLS, "told after {took:?}");
+    scene.assert_watched(&guard, 2);
     other.unlock().unwrap();
 }
 
