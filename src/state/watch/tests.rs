@@ -34,49 +34,6 @@ fn live() -> Watch {
 }
 
 #[test]
-fn an_empty_watch_does_nothing() {
-    let mut watch = Watch::new(at(0));
-    watch.lost(at(0));
-    for (link, channel) in [(None, TrackingChannel::Closed), (Some(1), open(1)), (None, refused())] {
-        assert!(matches!(watch.next(at(1), link, channel), WatchStep::Rest(None)));
-    }
-}
-
-#[test]
-fn a_broken_watchdog_connection_brings_all_into_question_once() {
-    let mut watch = live();
-    assert!(matches!(watch.next(at(10), None, open(1)), WatchStep::Open));
-    assert!(!watch.is_live(None));
-    assert!(matches!(watch.next(at(11), Some(2), open(1)), WatchStep::Track(101)));
-    watch.tracked();
-    assert!(matches!(watch.next(at(12), Some(2), open(1)), WatchStep::Ask(All::Renew)));
-    assert!(matches!(watch.next(at(100), Some(2), open(1)), WatchStep::Rest(None)));
-}
-
-#[test]
-fn a_broken_listening_connection_brings_all_into_question_once() {
-    let mut watch = live();
-    watch.lost(at(10));
-    assert!(matches!(watch.next(at(10), Some(1), TrackingChannel::Closed), WatchStep::Rest(Some(_))));
-    assert!(matches!(watch.next(at(60), Some(1), open(2)), WatchStep::Track(102)));
-    watch.tracked();
-    assert!(matches!(watch.next(at(60), Some(1), open(2)), WatchStep::Ask(All::Renew)));
-    assert!(matches!(watch.next(at(900), Some(1), open(2)), WatchStep::Rest(None)));
-}
-
-#[test]
-fn all_holds_are_verified_without_a_listening_connection() {
-    let mut watch = live();
-    watch.lost(at(10));
-    let WatchStep::Rest(Some(until)) = watch.next(at(10), Some(1), TrackingChannel::Closed) else {
-        panic!("it waits a while")
-    };
-    assert!(until <= at(510));
-    assert!(matches!(watch.next(until, Some(1), TrackingChannel::Closed), WatchStep::Ask(All::Renew)));
-    assert!(matches!(watch.next(until.after(LONGEST_PAUSE), Some(1), TrackingChannel::Closed), WatchStep::Rest(None)));
-}
-
-#[test]
 fn an_unreachable_server_is_tried_several_times_a_second() {
     let mut watch = live();
     watch.lost(at(0));

@@ -3,45 +3,11 @@
 use std::thread;
 use std::time::Instant;
 
-use lockson::Client;
 use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, When};
 
 use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
 use crate::faults::other_process::OtherProcess;
 use crate::support::{SCHEDULING, SOON, TICK, TTL, joined, ms};
-
-#[test]
-fn a_waiter_killed_behind_others_costs_nothing_later() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let proxy = Proxy::start(server.address());
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    let mut doomed = OtherProcess::start(&server);
-    thread::scope(|scope| {
-        let (go, told) = crossbeam_channel::bounded::<()>(1);
-        let first = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
-            told.recv_timeout(SOON).unwrap();
-            let released = Instant::now();
-            guard.unlock().unwrap();
-            released
-        });
-        doomed.send(0, "lock fair job");
-        queue.await_length(2);
-        let seen = Client::builder(&proxy.url()).fair_patience(PATIENCE).connect().unwrap();
-        let last = queue.waiter(scope, seen.get_fair_lock("job"), leave);
-        doomed.kill();
-        guard.unlock().unwrap();
-        queue.await_length(2);
-        // The first waiter releases right after a request of the last waiter, so the last waiter will not ask soon.
-        proxy.wait_for_since(proxy.mark(), &When::script(), SOON);
-        go.send(()).unwrap();
-        let (_, released) = joined(first);
-        let waited = joined(last).0 - released;
-        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
-    });
-    queue.assert_gone();
-}
 
 #[test]
 fn waiters_behind_a_dead_head_ask_rarely() {

@@ -6,9 +6,7 @@ use lockson::ErrorKind;
 use lockson_harness::{RedisServer, eventually};
 use redis::PubSub;
 
-use crate::support::{
-    SOON, STANDSTILLS, channel, client, elsewhere, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms,
-};
+use crate::support::{SOON, STANDSTILLS, channel, client, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms};
 
 #[test]
 fn the_key_is_a_hash_of_one_owner_and_its_count() {
@@ -28,26 +26,6 @@ fn the_key_is_a_hash_of_one_owner_and_its_count() {
     }
     drop(guards.pop());
     assert_eq!(ttl_ms(server, &name), -2, "nothing is left of the lock");
-}
-
-#[test]
-fn an_owner_is_client_thread_and_hold() {
-    let client = client();
-    let lock = client.get_lock(fresh("wire"));
-    let parts_of = |owner: &str| {
-        let (uuid, rest) = owner.split_once(':').unwrap();
-        let (thread, hold) = rest.split_once('.').unwrap();
-        (uuid.to_owned(), thread.parse::<u64>().unwrap(), hold.parse::<u64>().unwrap())
-    };
-    let first = parts_of(lock.lock().unwrap().owner());
-    let second = parts_of(lock.lock().unwrap().owner());
-    let elsewhere = elsewhere(|| parts_of(lock.lock().unwrap().owner()));
-    assert_eq!(first.0, client.id());
-    let form: Vec<usize> = first.0.split('-').map(str::len).collect();
-    assert_eq!(form, [8, 4, 4, 4, 12]);
-    assert!(first.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-')), "{}", first.0);
-    assert!(first.1 == second.1 && first.1 != elsewhere.1, "one number for each thread");
-    assert!(first.2 < second.2 && second.2 < elsewhere.2, "another number for each hold");
 }
 
 #[test]

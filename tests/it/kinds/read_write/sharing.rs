@@ -11,19 +11,6 @@ use super::{channel, is_free, sides};
 use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, handed_over, joined, kind_of, ms, timed};
 
 #[test]
-fn a_writer_excludes_all_other_owners() {
-    let name = fresh("rw");
-    let (ours, theirs) = (client(), client());
-    let ((our_read, our_write), (read, write)) = (sides(&ours, &name), sides(&theirs, &name));
-    let guard = our_write.lock().unwrap();
-    assert!(!is_free(&read) && !is_free(&write));
-    elsewhere(|| assert!(!is_free(&our_read) && !is_free(&our_write), "another thread is another owner"));
-    assert!(our_read.owned().try_lock().unwrap().is_none(), "an owned take is an owner of its own");
-    guard.unlock().unwrap();
-    assert!(is_free(&read) && is_free(&write));
-}
-
-#[test]
 fn no_owner_is_ever_beside_a_writer() {
     const ROUNDS: u64 = 30;
     let name = fresh("rw");
