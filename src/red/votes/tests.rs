@@ -41,6 +41,11 @@ fn a_grant_that_ended_does_not_count() {
 }
 
 #[test]
+fn a_busy_majority_is_waited_for() {
+    check([busy(300), Vote::Absent, busy(100), busy(200), Vote::Absent], Verdict::Busy { wait: ms(300) });
+}
+
+#[test]
 fn callers_that_share_the_votes_pause_at_random() {
     check([granted(), granted(), busy(900), busy(900), busy(900)], SPLIT);
     check([granted(), busy(900), busy(900), busy(900), busy(900)], SPLIT);

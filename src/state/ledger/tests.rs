@@ -91,6 +91,14 @@ fn a_loss_reported_during_a_re_entry_stays_one_loss() {
 }
 
 #[test]
+fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
+    let (mut ledger, _outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
+    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
+    assert_eq!(ledger.end(), at(30_020));
+}
+
+#[test]
 fn guards_dropped_out_of_order_leave_the_others_their_lease() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();

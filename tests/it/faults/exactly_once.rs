@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use lockson::{ErrorKind, Loss};
+use lockson_harness::eventually;
 use lockson_harness::proxy::{Direction, Fate, Then, When};
 
 use crate::support::at_once;
@@ -168,6 +169,23 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once() {
     let (request, reply) = lengths(&rig, &force);
     faults(request, reply).into_iter().for_each(|then| one(Some(then)));
     assert!(opened > reply as u64, "every release whose answer was cut");
+}
+
+#[test]
+fn a_force_unlock_without_an_answer_never_arrives_later() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let first = rig.direct().get_lock(NAME).lock().unwrap();
+    let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldRequest);
+    assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
+    let original = rule.wait_hit(SOON);
+    eventually(SOON, "the request is fenced", || rig.fence_of(&original).is_some());
+    first.unlock().unwrap();
+    let next = rig.direct().get_lock(NAME).lock().unwrap();
+    rule.release();
+    rig.proxy.wait_fate(&original, SOON);
+    rig.assert_held_by(NAME, next.owner(), 1);
+    next.unlock().unwrap();
 }
 
 #[test]

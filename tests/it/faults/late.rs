@@ -41,6 +41,23 @@ fn an_unanswered_fence_is_repeated_before_the_request() {
 }
 
 #[test]
+fn background_cleanup_fences_first_however_long_it_takes() {
+    let rig = Rig::start();
+    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    let fence = rig.proxy.rule(fences().times(3), Then::SwallowRequest);
+    assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown);
+    fence.wait_hits(3, SOON);
+    let original = held.wait_hit(SOON);
+    let cleared = rig.proxy.wait_for_since(original.number, &rig.release(false), SOON);
+    let fence = rig.fence_of(&original).expect("the request is fenced");
+    assert!(fence.number < cleared.number, "cleared away before the fence");
+    held.release();
+    rig.proxy.wait_fate(&original, SOON);
+    rig.assert_no_keys();
+}
+
+#[test]
 fn an_unfenceable_leftover_is_cleared_in_the_background() {
     let rig = rig_without_fences();
     let lock = without_fences(&rig).get_lock(NAME);

@@ -62,6 +62,12 @@ impl Server {
         self.received += plain.len();
     }
 
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.set_nonblocking(false).unwrap();
+        self.connection.writer().write_all(bytes).unwrap();
+        self.flush();
+    }
+
     fn flush(&mut self) {
         while self.connection.wants_write() {
             self.connection.write_tls(&mut self.stream).unwrap();
@@ -146,6 +152,17 @@ fn a_request_that_is_broken_off_cannot_be_opened_whole() {
     drop((session, stream));
     let received = server.receive(usize::MAX);
     assert!(received < bytes.len(), "{received}");
+}
+
+#[test]
+fn tickets_leave_an_idle_connection_usable_and_bytes_do_not() {
+    let (mut session, mut stream, mut server) = session();
+    assert!(stream.is_readable(), "the tickets of the handshake are there");
+    assert!(!session.is_stale(&mut stream));
+    assert!(!stream.is_readable(), "they were read");
+    server.send(b"+OK\r\n");
+    assert!(session.is_stale(&mut stream));
+    assert!(session.is_stale(&mut stream), "also the second time");
 }
 
 #[test]

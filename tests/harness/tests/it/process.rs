@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use lockson_harness::{HelperProcess, descriptors_of, eventually, is_alive, threads_of};
+use lockson_harness::{HelperProcess, descriptors_of, eventually, is_alive, thread_names_of, threads_of};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -55,6 +55,21 @@ fn a_killed_helper_leaves_no_watcher() {
     assert_eq!(children_of(parent.pid()), 2); // the helper and its leash
     parent.ask("drop-helpers", SOON);
     assert_eq!(children_of(parent.pid()), 0);
+}
+
+#[test]
+fn threads_are_counted_while_a_process_lives() {
+    let mut helper = child("listen");
+    let pid = helper.pid();
+    helper.ask("echo warm", SOON);
+    let Some(before) = threads_of(pid) else {
+        return; // no /proc here
+    };
+    helper.ask("threads 5", SOON);
+    assert_eq!(threads_of(pid), Some(before + 5));
+    assert_eq!(thread_names_of(pid).unwrap().len(), before + 5);
+    helper.kill();
+    assert_eq!(threads_of(pid), None);
 }
 
 #[test]

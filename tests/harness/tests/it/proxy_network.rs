@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, Fate, Scope, Then, When};
+use lockson_harness::proxy::{Direction, Fate, NewConnections, Scope, Then, When};
 
 use crate::wire::{OK, PONG, SOON, Wire, rig};
 
@@ -92,4 +92,17 @@ fn a_rule_makes_its_connection_mute() {
     wire.expect(OK);
     wire.expect(PONG);
     other.expect(":1\r\n");
+}
+
+#[test]
+fn new_connections_are_ignored_until_healed() {
+    let (_server, proxy, mut old) = rig();
+    old.ask(&["PING"], PONG);
+    proxy.new_connections(NewConnections::Ignore);
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    wire.expect_silence();
+    old.ask(&["PING"], PONG);
+    proxy.heal();
+    wire.expect(PONG);
 }

@@ -112,6 +112,8 @@ fn once_per_interval_is_refused_to_readers() {
     let (read, write) = sides(&client(), &name);
     let error = read.once_per(ms(1_000)).unwrap_err();
     assert_eq!((error.kind(), error.lock_name()), (ErrorKind::BadInput, Some(name.as_str())));
+    let both = Lock::multi([client().get_lock(fresh("other")), read]);
+    assert_eq!(both.once_per(ms(1_000)).unwrap_err().kind(), ErrorKind::BadInput);
     assert!(state(server, &name).is_empty());
     assert!(write.once_per(ms(1_000)).unwrap() && !write.once_per(ms(1_000)).unwrap());
 }
