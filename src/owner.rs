@@ -77,10 +77,14 @@ impl Owners {
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
         let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
         let (mut of_thread, mut of_hold) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let mut owner = String::with_capacity(LONGEST_OWNER);
-        let parts = [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)];
-        parts.iter().for_each(|part| owner.push_str(part));
-        (HoldNumber(hold), OwnerId(owner.into()))
+        let (mut owner, mut length) = ([0; LONGEST_OWNER], 0);
+        for part in [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)] {
+            let start = length;
+            length += part.len();
+            owner[start..length].copy_from_slice(part.as_bytes());
+        }
+        // Texts side by side are a text.
+        (HoldNumber(hold), OwnerId::encoded(std::str::from_utf8(&owner[..length]).unwrap_or_default()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
@@ -15,7 +14,7 @@ use crate::transport::{Confirmation, PubSub, Question};
 /// A bundled script. The words that call the script by its hash are written at the first use.
 pub(crate) struct Script {
     source: &'static str,
-    head: OnceCell<Vec<u8>>,
+    head: OnceCell<Words>,
 }
 
 /// A request to Redis, with the function that reads the reply.
@@ -24,10 +23,10 @@ pub(crate) struct Call<T> {
     /// The script that the first words name.
     script: Option<&'static Script>,
     words: Words,
-    /// The place of the command that publishes, among the words.
-    publishes_at: Option<Range<usize>>,
+    /// The start of the command that publishes, among the words.
+    publishes_at: Option<u32>,
     read: Read<T>,
-    round_trips: Option<RoundTrips<T>>,
+    round_trips: Option<Box<RoundTrips<T>>>,
     confirmation: Option<Box<Confirmed<T>>>,
 }
 
@@ -73,7 +72,7 @@ impl Script {
 
     /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
     pub(crate) fn call<T>(&'static self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
-        let mut words = Words::beginning_with(2, self.by_hash(), USUAL_BYTES + 64 * keys.len());
+        let mut words = Words::after(self.by_hash(), USUAL_BYTES + 64 * keys.len());
         words.add(keys.len());
         for key in keys {
             words.add(*key);
@@ -82,8 +81,8 @@ impl Script {
     }
 
     /// The words that call the script by its hash.
-    fn by_hash(&self) -> &[u8] {
-        self.head.get_or_init(|| written(&["EVALSHA", redis::Script::new(self.source).get_hash()]))
+    fn by_hash(&self) -> &Words {
+        self.head.get_or_init(|| Words::of(&["EVALSHA", redis::Script::new(self.source).get_hash()]))
     }
 }
 
@@ -95,7 +94,7 @@ impl<T> Call<T> {
 
     /// Makes a call of a command without a script; `before` precede the key.
     pub(crate) fn plain(before: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
-        let mut words = Words::beginning_with(before.len(), &written(before), USUAL_BYTES);
+        let mut words = Words::of(before);
         words.add(key.key());
         Self::of_words(key, words, Read::Plain(read))
     }
@@ -106,8 +105,8 @@ impl<T> Call<T> {
         publishes: bool,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        let round_trips = Some(RoundTrips { run: Box::new(run), publishes });
-        Self { round_trips, ..Self::of_words(route, Words::beginning_with(0, &[], 0), Read::Plain(|_| None)) }
+        let round_trips = Some(Box::new(RoundTrips { run: Box::new(run), publishes }));
+        Self { round_trips, ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
     }
 
     #[inline(always)]
@@ -126,9 +125,8 @@ impl<T> Call<T> {
     /// client has chosen its kind of pub/sub.
     #[inline(always)]
     pub(crate) fn publish_command(mut self) -> Self {
-        let start = self.words.len();
+        self.publishes_at = u32::try_from(self.words.len()).ok();
         self.words.add(PubSub::Plain.publish());
-        self.publishes_at = Some(start..self.words.len());
         self
     }
 
@@ -138,7 +136,7 @@ impl<T> Call<T> {
         T: 'static,
     {
         let Self { route, script, words, publishes_at, read, round_trips, .. } = self;
-        let round_trips = round_trips.map(|all| all.map(convert));
+        let round_trips = round_trips.map(|all| Box::new(all.map(convert)));
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
@@ -159,7 +157,8 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let following = |RoundTrips { run, publishes }| {
+        let following = |all: Box<RoundTrips<T>>| {
+            let RoundTrips { run, publishes } = *all;
             let run = move |send: &mut Pipeline<'_>, pub_sub| {
                 let mut send = |commands: &[Cmd]| {
                     let replies = send(commands)?;
@@ -168,7 +167,7 @@ impl<T> Call<T> {
                 };
                 run(&mut send, pub_sub)
             };
-            RoundTrips { run: Box::new(run), publishes }
+            Box::new(RoundTrips { run: Box::new(run), publishes })
         };
         Self { round_trips: self.round_trips.map(following), ..self }
     }
@@ -180,13 +179,15 @@ impl<T> Call<T> {
 
     /// The function of a call with several round trips, which cannot be sent as one request.
     pub(crate) fn round_trips(&self) -> Option<&RoundTrips<T>> {
-        self.round_trips.as_ref()
+        self.round_trips.as_deref()
     }
 
     /// The request of a client with this kind of pub/sub.
     pub(crate) fn packed(&self, pub_sub: PubSub) -> Cow<'_, [u8]> {
         let mut request = Cow::from(self.words.packed());
-        if let Some(place) = self.publishes_at.clone().filter(|_| pub_sub != PubSub::Plain) {
+        if let Some(start) = self.publishes_at.filter(|_| pub_sub != PubSub::Plain) {
+            let start = start as usize;
+            let place = start..start + written(&[PubSub::Plain.publish()]).len();
             request.to_mut().splice(self.words.place(place), written(&[pub_sub.publish()]));
         }
         request

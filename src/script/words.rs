@@ -1,13 +1,19 @@
 //! The words of a request, as the protocol of Redis writes them.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 /// A request that grows by words. The number of the words stands before them, and is written into the end of the room
 /// for it.
 pub(super) struct Words {
-    count: usize,
     bytes: Vec<u8>,
-    start: usize,
+    count: u32,
+    start: u32,
+}
+
+thread_local! {
+    /// The memory of the last request of this thread, for the next one.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// A text or a whole number.
@@ -16,15 +22,22 @@ pub(crate) trait Word {
 }
 
 impl Words {
-    /// A request that begins with `count` written words.
-    pub(super) fn beginning_with(count: usize, written: &[u8], capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(ROOM + written.len() + capacity);
-        bytes.extend_from_slice(&[b'\r'; ROOM - 1]);
+    pub(super) fn of(words: &[&str]) -> Self {
+        let mut bytes = vec![b'\r'; ROOM - 1];
         bytes.push(b'\n');
-        bytes.extend_from_slice(written);
-        let mut words = Self { count, bytes, start: 0 };
-        words.write_count();
-        words
+        let mut request = Self { bytes, count: 0, start: 0 };
+        request.write_count();
+        words.iter().for_each(|word| request.add(*word));
+        request
+    }
+
+    /// A request that begins with the words of another one, and has room for `more` bytes.
+    pub(super) fn after(first: &Self, more: usize) -> Self {
+        let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
+        bytes.clear();
+        bytes.reserve(first.bytes.len() + more);
+        bytes.extend_from_slice(&first.bytes);
+        Self { bytes, ..*first }
     }
 
     pub(super) fn add(&mut self, word: impl Word) {
@@ -41,13 +54,13 @@ impl Words {
         let digits = digits.format(self.count).as_bytes();
         let first = LAST_DIGIT + 1 - digits.len();
         self.bytes[first..=LAST_DIGIT].copy_from_slice(digits);
-        self.start = first - 1;
-        self.bytes[self.start] = b'*';
+        self.bytes[first - 1] = b'*';
+        self.start = u32::try_from(first - 1).unwrap_or(0);
     }
 
     /// The request.
     pub(super) fn packed(&self) -> &[u8] {
-        &self.bytes[self.start..]
+        &self.bytes[self.start as usize..]
     }
 
     /// The length of the words.
@@ -57,10 +70,23 @@ impl Words {
 
     /// The place of a part of the words in the request.
     pub(super) fn place(&self, part: Range<usize>) -> Range<usize> {
-        let line = ROOM - self.start;
+        let line = ROOM - self.start as usize;
         line + part.start..line + part.end
     }
 }
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        if self.bytes.capacity() <= MOST_SPARE {
+            let spare = std::mem::take(&mut self.bytes);
+            // Without its thread-local data a thread has no next request.
+            let _ = SPARE.try_with(|last| last.set(spare));
+        }
+    }
+}
+
+/// A larger request gives its memory back.
+const MOST_SPARE: usize = 1024;
 
 /// Room for a marker, the digits of any number, and the end of a line.
 const ROOM: usize = 24;
@@ -74,7 +100,11 @@ pub(super) fn written(words: &[&str]) -> Vec<u8> {
 }
 
 /// Writes one word.
+#[inline(always)]
 fn write(bytes: &mut Vec<u8>, word: &[u8]) {
+    if let [byte] = word {
+        return bytes.extend_from_slice(&[b'$', b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
+    }
     match u8::try_from(word.len()) {
         // Most words are short, and arrays of a known length are written at once.
         Ok(length @ 0..10) => bytes.extend_from_slice(&[b'$', b'0' + length, b'\r', b'\n']),
@@ -120,7 +150,7 @@ mod tests {
 
     #[test]
     fn words_are_written_as_redis_reads_them() {
-        let mut words = Words::beginning_with(1, &written(&["EVALSHA"]), 0);
+        let mut words = Words::after(&Words::of(&["EVALSHA"]), 0);
         words.add(String::new());
         words.add(&b"\r\n\0"[..]);
         for length in LENGTHS {
