@@ -122,16 +122,14 @@ impl Engine {
         Ok((Arc::clone(hold), guard))
     }
 
-    /// Tells what a grant shows, and the grant itself with the beginning of its call, and whether that slept. The client
-    /// must know the grant, because the observer may close the client or take locks.
+    /// Tells what a grant misses, and the grant itself with the beginning of its call, and whether that slept. The
+    /// client must know the grant, because the observer may close the client or take locks.
     pub(crate) fn tell_grant(
         &self,
         request: &AcquireRequest<'_>,
-        sent: Instant,
         missing: Option<Error>,
         grant: Option<(&HoldState, Instant, bool)>,
     ) {
-        self.exclude_older_holds(request, sent);
         self.sender.tell_missing(request.name, missing);
         if let Some((hold, started, has_waited)) = grant {
             self.tell_acquired(hold, started, has_waited);

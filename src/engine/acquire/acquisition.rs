@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::engine::acquire::waiting::Waiting;
 use crate::engine::caller::{Caller, closed};
+use crate::engine::cells::registry::Added;
 use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{HoldState, Progress};
 use crate::engine::parts::{Bundle, Engine};
@@ -234,7 +235,7 @@ impl<'a> Acquisition<'a> {
             requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
             progress: if is_observed { progress.untold() } else { progress },
         });
-        let Some(dead) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
+        let Some(Added { dead, has_others }) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
             return Err(self.granted_while_closing());
         };
         self.granted = true;
@@ -247,7 +248,10 @@ impl<'a> Acquisition<'a> {
         self.engine.keeper.granted(&hold);
         if self.tells {
             let Waiting { started, has_slept, .. } = self.waiting;
-            self.engine.tell_grant(self.request, sent, missing, Some((&hold, started, has_slept)));
+            if has_others {
+                self.engine.exclude_older_holds(self.request, sent);
+            }
+            self.engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
         }
         Ok(TakeOutcome::Taken((hold, guard)))
     }

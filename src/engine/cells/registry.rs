@@ -89,21 +89,30 @@ impl PartialEq for SameKey {
 
 impl Eq for SameKey {}
 
+/// What was found when a hold was added.
+pub(crate) struct Added {
+    /// Dead holds, which only the registry knew.
+    pub(crate) dead: Vec<Arc<HoldState>>,
+    /// Whether other holds are under the key.
+    pub(crate) has_others: bool,
+}
+
 impl Registry {
-    /// Adds a hold. Returns dead holds that were found, which only the registry knew; `None` when the registry is
-    /// closed and the hold was not added.
-    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Option<Vec<Arc<HoldState>>> {
+    /// Adds a hold; `None` when the registry is closed and the hold was not added.
+    pub(crate) fn add(&self, hold: Arc<HoldState>) -> Option<Added> {
         let mut holds = self.0.lock();
         if holds.closed {
             return None;
         }
         let dead = if holds.count >= holds.sweep_at { holds.sweep() } else { vec![] };
         holds.count += 1;
-        if let Some(others) = holds.by_key.replace(SameKey::One(Arc::clone(&hold))) {
+        let others = holds.by_key.replace(SameKey::One(Arc::clone(&hold)));
+        let has_others = others.is_some();
+        if let Some(others) = others {
             holds.by_key.replace(others.with(hold));
         }
-        // The caller drops these holds without the mutex, because their callbacks may own this very registry.
-        Some(dead)
+        // The caller drops the dead holds without the mutex, because their callbacks may own this very registry.
+        Some(Added { dead, has_others })
     }
 
     /// Returns all holds and closes the registry.
@@ -172,7 +181,9 @@ impl Holds {
 
     fn remove(&mut self, hold: &HoldState) -> Option<Arc<HoldState>> {
         let (removed, rest) = self.by_key.take(hold.name.shared_key().as_ref())?.without(hold);
-        self.by_key.extend(rest);
+        if let Some(rest) = rest {
+            self.by_key.insert(rest);
+        }
         self.count -= usize::from(removed.is_some());
         removed
     }
@@ -276,7 +287,7 @@ mod tests {
     fn losses_of_ended_threads_do_not_pile_up() {
         let (registry, owners) = (Registry::default(), Owners::new());
         let live: Vec<_> = (0..10).map(|name| hold(&owners, name)).collect();
-        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).unwrap().is_empty()));
+        live.iter().for_each(|hold| assert!(registry.add(Arc::clone(hold)).unwrap().dead.is_empty()));
         for name in 0..10_000 {
             std::thread::scope(|scope| {
                 scope.spawn(|| {

@@ -99,7 +99,7 @@ impl Scene {
         for older in self.registry.under(name).into_iter().filter(|older| older.number < number) {
             self.with_ledger(&older, |ledger, _| ledger.lose(Loss::Taken));
         }
-        assert!(self.registry.add(Arc::clone(&hold)).unwrap().is_empty());
+        assert!(self.registry.add(Arc::clone(&hold)).unwrap().dead.is_empty());
         let told = Arc::new(AtomicUsize::new(0));
         self.holds.lock().push((Arc::clone(&hold), Arc::clone(&told)));
         let waiter = Arc::clone(&hold);

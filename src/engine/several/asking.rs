@@ -70,7 +70,8 @@ pub(crate) fn ask_at_once(
             _ => None,
         };
         let missing = request.engine.sender.judge(request.name, request.needs, answer.copies.as_ref(), "");
-        request.engine.tell_grant(request, answer.sent, missing.unwrap_or_default(), grant);
+        request.engine.exclude_older_holds(request, answer.sent);
+        request.engine.tell_grant(request, missing.unwrap_or_default(), grant);
     }
     all.sort_by_key(|(place, ..)| *place);
     all.into_iter().map(|(.., heard)| heard).collect()
