@@ -242,11 +242,15 @@ impl<T, On> fmt::Debug for Guard<T, On> {
 impl<T, On> Guard<T, On> {
     /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
+        if self.numbers.is_empty() {
+            return vec![];
+        }
         let numbers = std::mem::take(&mut self.numbers);
         match self.hold.locks() {
             None => {
-                let outcomes = self.hold.ones().zip(numbers).map(|(one, number)| give_back_one(one, number, limit));
-                outcomes.filter_map(Result::err).map(|error| (0, error)).collect()
+                let mut ones = self.hold.ones().zip(numbers);
+                let failed = ones.find_map(|(one, number)| give_back_one(one, number, limit).err());
+                failed.map_or_else(Vec::new, |error| vec![(0, error)])
             }
             Some(locks) => self.give_back_all(locks, numbers, limit),
         }

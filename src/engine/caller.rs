@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use once_cell::unsync::OnceCell;
 
-use crate::bell::{Bell, Hung};
+use crate::bell::{Bell, Hung, WaitBell};
 use crate::cancel::Cancel;
 use crate::engine::life::Life;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ pub(crate) struct Caller<'a> {
     /// Whether the caller waits for other owners; a holder who re-enters, and a caller who asks once, do not.
     waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
-    bell: OnceCell<Bell>,
+    bell: OnceCell<WaitBell>,
     hung: OnceCell<Vec<Hung>>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Caller<'a> {
 
     /// Wakes the caller from its pauses.
     pub(crate) fn bell(&self) -> &Bell {
-        self.bell.get_or_init(Bell::new)
+        &self.bell.get_or_init(WaitBell::new).0
     }
 
     /// Fails if this caller must not go on.

@@ -93,7 +93,9 @@ impl<'a> Waiting<'a> {
         let AcquireRequest { engine, name, kind, group, .. } = *request;
         let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
         let asker = Asker { number, owner, thread };
-        Self { group, ..Self::new(engine, (name, Some(kind.label(kind.side()))), asker, caller, deadline) }
+        let mut waiting = Self::new(engine, (name, Some(kind.label(kind.side()))), asker, caller, deadline);
+        waiting.group = group;
+        waiting
     }
 
     /// Joins the queue of the threads of this process, for a kind that has one.
