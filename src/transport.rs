@@ -14,7 +14,7 @@ pub(crate) enum Fault {
     /// The server did not receive the whole request, so the request had no effect.
     NotSent(Error),
     /// The server may have run the request, or may still run it. The identity names the connection on the server.
-    Unanswered(Option<Identity>, Error),
+    Unanswered(Option<Box<Identity>>, Error),
     /// The server replied with an error.
     Refused(Refusal),
 }
@@ -158,6 +158,13 @@ pub(crate) struct Fitness {
     pub(crate) age: Option<Duration>,
     /// What the user can do about such a server.
     pub(crate) advice: &'static str,
+}
+
+impl Fitness {
+    /// Whether the state of the server matters at all.
+    pub(crate) fn matters(&self) -> bool {
+        self.is_up || self.age.is_some()
+    }
 }
 
 /// The next step of the listening connection.

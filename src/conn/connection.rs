@@ -108,7 +108,7 @@ impl Connection {
     pub(super) fn broke(&mut self, error: io::Error, limit: Duration) -> Fault {
         self.is_mute = error.kind() == io::ErrorKind::TimedOut;
         let error = trouble::failed(&self.server, Moment::Request, error, limit);
-        Fault::Unanswered(self.identity.clone(), error)
+        Fault::Unanswered(self.identity.clone().map(Box::new), error)
     }
 
     /// Writes what the system takes at once. Returns the number of bytes.

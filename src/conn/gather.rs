@@ -111,7 +111,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
 /// Sends one request after `sent`.
 pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
     let server = request.server.number();
-    if request.fitness != Fitness::default() {
+    if request.fitness.matters() {
         let mut pipeline = Pipeline::new(0, request);
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
@@ -311,7 +311,7 @@ impl<'a, T> Pipeline<'a, T> {
             self.write();
         } else if let Some(connection) = self.connection.take() {
             let answered = |outcome: &&Response<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
-            if self.requests.iter().any(|(_, request)| request.fitness != Fitness::default())
+            if self.requests.iter().any(|(_, request)| request.fitness.matters())
                 && let Some(last) = self.outcomes.iter().rfind(answered)
             {
                 self.server.answered(self.run_id.as_deref(), last.sent);

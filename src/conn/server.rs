@@ -81,7 +81,7 @@ impl Server {
 
     /// Sends the request of a call over a pooled connection, with `ASKING` before it where the server gets the key at
     /// present, and with the wait for replicas that its answer may need.
-    pub(super) fn ask<T>(
+    pub(crate) fn ask<T>(
         &self,
         request: &[u8],
         asking: bool,

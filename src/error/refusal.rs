@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 /// An error reply, reduced to the word and the text of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Refusal(Box<Reply>);
+
+/// The parts of a refusal. Every reply may be one, so answers have only a pointer to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reply {
     word: String,
     /// The text of the server; empty where the word says enough.
     text: String,
@@ -49,29 +53,34 @@ impl Refusal {
     }
 
     fn of(word: &str, text: &str) -> Self {
-        Self { word: word.to_owned(), text: shortened(text), server: None, advice: None, of_login: false }
+        let (word, text) = (word.to_owned(), shortened(text));
+        Self(Box::new(Reply { word, text, server: None, advice: None, of_login: false }))
     }
 
     /// Names the server.
-    pub(crate) fn at(self, server: impl Into<Arc<str>>) -> Self {
-        Self { server: Some(server.into()), ..self }
+    pub(crate) fn at(mut self, server: impl Into<Arc<str>>) -> Self {
+        self.0.server = Some(server.into());
+        self
     }
 
     /// Replaces the advice for the word.
-    pub(crate) fn advising(self, advice: &'static str) -> Self {
-        Self { advice: Some(advice), ..self }
+    pub(crate) fn advising(mut self, advice: &'static str) -> Self {
+        self.0.advice = Some(advice);
+        self
     }
 
     /// The refusal of a login, without the text of the server, which may quote a secret.
-    pub(crate) fn of_login(self) -> Self {
-        let is_harmless = self.text.starts_with(NO_PASSWORD_SET);
-        let text = if is_harmless { self.text } else { "the login was refused".to_owned() };
-        Self { text, of_login: true, ..self }
+    pub(crate) fn of_login(mut self) -> Self {
+        if !self.0.text.starts_with(NO_PASSWORD_SET) {
+            self.0.text = "the login was refused".to_owned();
+        }
+        self.0.of_login = true;
+        self
     }
 
     /// The refusal of a sentinel, which has a login of its own, or was given that of the servers.
     pub(crate) fn at_a_sentinel(self, has_that_of_servers: bool) -> Self {
-        let advice = match self.word.as_str() {
+        let advice = match self.0.word.as_str() {
             "NOAUTH" => {
                 "give the password of the sentinels as ?sentinel_pass=word, or name sentinels and no servers in the URL"
             }
@@ -87,49 +96,49 @@ impl Refusal {
 
     /// Whether the server refused a login, or wants one.
     pub(crate) fn is_of_login(&self) -> bool {
-        self.of_login || matches!(self.word.as_str(), "NOAUTH" | "WRONGPASS")
+        self.0.of_login || matches!(self.0.word.as_str(), "NOAUTH" | "WRONGPASS")
     }
 
     pub(crate) fn word(&self) -> &str {
-        &self.word
+        &self.0.word
     }
 
     /// Whether the same request may succeed a little later.
     pub(crate) fn is_transient(&self) -> bool {
-        is_passing(&self.word)
+        is_passing(&self.0.word)
     }
 
     /// Whether the connection to which invalidation messages were redirected does not exist any more.
     pub(crate) fn is_of_redirection(&self) -> bool {
-        self.text.contains("redirect to does not exist")
+        self.0.text.contains("redirect to does not exist")
     }
 
     /// Whether a replica refused, so that the master is another server.
     pub(crate) fn is_of_replica(&self) -> bool {
-        matches!(self.word.as_str(), REPLICA | "MASTERDOWN")
+        matches!(self.0.word.as_str(), REPLICA | "MASTERDOWN")
     }
 
     /// Whether the slot of the request is on another server of a cluster, or is served by none at present.
     pub(crate) fn is_of_routing(&self) -> bool {
-        matches!(self.word.as_str(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
+        matches!(self.0.word.as_str(), "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
     }
 
     /// The slot and the address in an answer that sends the request to another server of a cluster.
     pub(crate) fn redirection(&self) -> Option<(u16, &str)> {
-        let mut words = self.text.split(' ').skip_while(|_| !matches!(self.word.as_str(), "MOVED" | "ASK")).skip(1);
+        let mut words = self.0.text.split(' ').skip_while(|_| !matches!(self.0.word.as_str(), "MOVED" | "ASK")).skip(1);
         // A shortened text may have lost a part of the address.
-        let (slot, address) = (words.next()?.parse().ok()?, words.next().filter(|_| self.text.len() < LONGEST)?);
+        let (slot, address) = (words.next()?.parse().ok()?, words.next().filter(|_| self.0.text.len() < LONGEST)?);
         Some((slot, address))
     }
 
     /// Whether a script reached a key that another server of the cluster stores.
     pub(crate) fn is_of_foreign_key(&self) -> bool {
-        self.text.contains("non local key in a cluster node")
+        self.0.text.contains("non local key in a cluster node")
     }
 
     /// The refusal of a server whose cluster is known to the caller.
     pub(crate) fn in_cluster(self) -> Self {
-        match self.word.as_str() {
+        match self.0.word.as_str() {
             "MOVED" | "ASK" => self.advising("the slots of the cluster are moving; try again"),
             "TRYAGAIN" => self.advising("the slot of the key is moving; try again when it has moved"),
             "CLUSTERDOWN" => self.advising("no server of the cluster has the slot of the key; see CLUSTER INFO"),
@@ -139,16 +148,16 @@ impl Refusal {
 
     /// Whether the user may not run the command, whatever the key.
     pub(crate) fn is_of_right_to_run(&self) -> bool {
-        self.word == "NOPERM" && self.text.contains(" run the ")
+        self.0.word == "NOPERM" && self.0.text.contains(" run the ")
     }
 
     /// Whether the server lacks the command, or the user has no right to run it.
     pub(crate) fn lacks_command(&self) -> bool {
-        matches!(self.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
+        matches!(self.0.word.as_str(), "NOPERM" | "ERR" | "NOPROTO")
     }
 
     fn advice(&self) -> Option<&'static str> {
-        self.advice.or_else(|| by_text(&self.text)).or_else(|| by_word(&self.word))
+        self.0.advice.or_else(|| by_text(&self.0.text)).or_else(|| by_word(&self.0.word))
     }
 }
 
@@ -156,10 +165,10 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("redis")?;
-        if let Some(server) = &self.server {
+        if let Some(server) = &self.0.server {
             write!(f, " at {server}")?;
         }
-        match (self.word.as_str(), self.text.as_str()) {
+        match (self.0.word.as_str(), self.0.text.as_str()) {
             (REPLICA, "") => f.write_str(" is a replica")?,
             (word, "") => write!(f, " refused with {word}")?,
             // The text of Redis explains the login of a client library, not of a user.
@@ -324,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_text_names_no_script_and_quotes_no_argument() {
-        let check = |text: &str, shown: &str| assert_eq!(Refusal::from_text(text).text, shown);
+        let check = |text: &str, shown: &str| assert_eq!(Refusal::from_text(text).0.text, shown);
         let hash = "33f3a1b2c3d4e5f60718293a4b5c6d7e8f901234";
         check(
             &format!("OOM command not allowed when used memory > 'maxmemory'. script: {hash}, on @user_script:12."),

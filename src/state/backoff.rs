@@ -29,7 +29,7 @@ impl RetryPause {
 }
 
 /// Returns a duration between `least` and `most`, by a random number.
-pub(crate) fn share(random: u64, least: Duration, most: Duration) -> Duration {
+fn share(random: u64, least: Duration, most: Duration) -> Duration {
     let share = u32::try_from(random % 1_000).unwrap_or(0);
     least + most.saturating_sub(least) * share / 1_000
 }

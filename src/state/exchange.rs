@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::backoff::{RetryPause, share};
+use super::backoff::RetryPause;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::time::Instant;
 use crate::transport::{Fault, Fitness, Identity, Limits};
@@ -232,10 +232,10 @@ impl Exchange {
         copy
     }
 
-    fn no_answer(&mut self, now: Instant, identity: Option<Identity>, error: Error, interrupted: bool) {
+    fn no_answer(&mut self, now: Instant, identity: Option<Box<Identity>>, error: Error, interrupted: bool) {
         if self.bounds.fences {
             match identity {
-                Some(identity) => self.in_doubt.fenceable.push(identity),
+                Some(identity) => self.in_doubt.fenceable.push(*identity),
                 None => self.in_doubt.unfenceable = true,
             }
         }
@@ -285,11 +285,12 @@ impl Exchange {
         Failed { error, in_doubt }
     }
 
-    /// The time of one attempt at `now`. The rest of the bound suffices to fence a silent connection and to repeat the
-    /// request. The clock is chance enough that the clients of a server that hung do not retry at the same moment.
+    /// The time of one attempt at `now`: a third to a half of the bound. The rest suffices to fence a silent connection
+    /// and to repeat the request. The clock is chance enough that the clients of a server that hung do not retry at the
+    /// same moment.
     fn part(&self, now: Instant) -> Duration {
-        let timeout = self.bounds.command_timeout;
-        share(now.scattered(), timeout / 3, timeout / 2).max(SHORTEST_ATTEMPT)
+        let parts = 2_000 + u32::try_from(now.scattered() % 1_000).unwrap_or(0);
+        (self.bounds.command_timeout.saturating_mul(1_000) / parts).max(SHORTEST_ATTEMPT)
     }
 }
 

@@ -70,7 +70,7 @@ impl Connection {
         if !sent && count == 1 {
             Err(Fault::NotSent(error))
         } else {
-            Err(Fault::Unanswered(self.identity.clone(), error))
+            Err(Fault::Unanswered(self.identity.clone().map(Box::new), error))
         }
     }
 

@@ -262,13 +262,17 @@ impl<'a, T> Sending<'a, T> {
         let confirmation = |answer: &T| self.call.confirmation(answer);
         let number = server.number();
         let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits), sent),
+            (None, Ok(pub_sub)) if self.fitness.matters() => {
+                return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits), sent);
+            }
+            (None, Ok(pub_sub)) => server.ask(&self.packed(pub_sub, whole), asking, limits, self.call),
             (Some(round_trips), Ok(pub_sub)) => {
                 server.round_trips(limits, asking, |send| round_trips.run(send, pub_sub), confirmation)
             }
             (_, Err(fault)) => (Err(fault), None),
         };
-        Response { server: number, answer, sent, ended: Instant::now(), run_id: None, copies }
+        let ended = if answer.is_ok() { sent } else { Instant::now() };
+        Response { server: number, answer, sent, ended, run_id: None, copies }
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -278,9 +282,13 @@ impl<'a, T> Sending<'a, T> {
 
     fn request_of(&self, route: Route, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
         let Route { server, asking } = route;
-        let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
-        let packed = with_source.map_or_else(|| self.call.packed(pub_sub), Cow::from);
+        let packed = self.packed(pub_sub, whole);
         Request { server, asking, packed, limits, fitness: self.fitness, call: self.call, whole }
+    }
+
+    fn packed(&self, pub_sub: PubSub, whole: bool) -> Cow<'_, [u8]> {
+        let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
+        with_source.map_or_else(|| self.call.packed(pub_sub), Cow::from)
     }
 
     /// Takes the outcome of an attempt.

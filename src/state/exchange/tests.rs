@@ -23,7 +23,7 @@ fn mute() -> Error {
 }
 
 fn unanswered(id: u64) -> Fault {
-    Fault::Unanswered(Some(Identity::new(id)), mute())
+    Fault::Unanswered(Some(Box::new(Identity::new(id))), mute())
 }
 
 fn refused(word: &str) -> Fault {
@@ -191,7 +191,7 @@ proptest::proptest! {
                             ids += 1;
                             if identified { on_their_way.push(ids) } else { for_ever += 1 }
                             let identity = identified.then(|| Identity::new(ids));
-                            exchange.failed(begun, now, Fault::Unanswered(identity, mute()), false);
+                            exchange.failed(begun, now, Fault::Unanswered(identity.map(Box::new), mute()), false);
                         }
                     }
                 }
