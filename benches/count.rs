@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 14_300, 7, 8),
-    budget("re-entry", 11_900, 3, 8),
-    budget("fair-pair", 17_200, 13, 8),
-    budget("read-pair", 20_300, 19, 8),
-    budget("semaphore-pair", 17_900, 17, 8),
-    budget("permits-pair", 21_700, 19, 8),
-    budget("multi-lock-of-10", 142_900, 135, 17),
+    budget("pair", 12_900, 3, 8),
+    budget("re-entry", 10_400, 1, 8),
+    budget("fair-pair", 17_000, 10, 8),
+    budget("read-pair", 18_100, 16, 8),
+    budget("semaphore-pair", 16_700, 13, 8),
+    budget("permits-pair", 19_900, 15, 8),
+    budget("multi-lock-of-10", 136_500, 124, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
