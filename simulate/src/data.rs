@@ -11,6 +11,10 @@ pub struct Data {
     /// Milliseconds of the server's clock, and the microseconds beyond them.
     now: i64,
     micros: i64,
+    /// Memory is full.
+    pub is_full: bool,
+    /// A write of the script that runs is done: all that follow are done, too.
+    has_written: bool,
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What the last commands read and changed, in order.
     pub touched: Vec<Touch>,
@@ -65,11 +69,20 @@ impl Data {
         self.keys.clear();
     }
 
+    /// A script begins, or a command that is in none.
+    pub fn begin(&mut self) {
+        self.has_written = false;
+    }
+
     /// Runs one command.
     pub fn run(&mut self, words: Words<'_>) -> Reply {
         self.expire();
         let name = String::from_utf8_lossy(words.first().map_or(b"", Vec::as_slice)).to_uppercase();
         let keys = words.get(1..).unwrap_or_default();
+        if self.is_full && !self.has_written && GROWING.contains(&&*name) {
+            return Reply::error(FULL);
+        }
+        self.has_written |= GROWING.contains(&&*name) || WRITING.contains(&&*name);
         // Only this one may change a set and count nothing.
         let before = if name == "ZADD" { self.sorted(&words[1]).ok().flatten().cloned() } else { None };
         let reply = self.command(&name, keys).unwrap_or_else(Reply::Error);
@@ -453,5 +466,9 @@ fn float(text: &[u8]) -> Result<f64, String> {
     text.parse().map_err(|_| NO_FLOAT.to_owned())
 }
 
+/// Commands that a full memory refuses, and other ones that write.
+const GROWING: &[&str] = &["SET", "INCRBY", "DECRBY", "HSET", "HINCRBY", "RPUSH", "ZADD"];
+const WRITING: &[&str] = &["DEL", "PEXPIRE", "PERSIST", "HDEL", "LPOP", "LREM", "ZREM"];
+const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 const NO_FLOAT: &str = "ERR min or max is not a float";

@@ -39,7 +39,7 @@ pub const KINDS: &[(&str, Kind)] = &[
 /// others 2012), else all. Leaves out those of these names.
 pub fn draw(world: &World, faults: Faults, without: &[String]) -> Vec<Vec<Kind>> {
     // Without its counter there is no semaphore.
-    let is_possible = |kind: Kind| faults.flushes == 0 || !matches!(kind, Kind::Permits | Kind::Expiring);
+    let is_possible = |kind: Kind| !faults.lose_everything() || !matches!(kind, Kind::Permits | Kind::Expiring);
     let all: Vec<(&str, Kind)> = KINDS.iter().copied().filter(|(_, kind)| is_possible(*kind)).collect();
     let any = |_| all[usize::try_from(world.below(all.len() as u64)).unwrap_or(0)];
     let phase = |_| {

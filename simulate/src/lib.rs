@@ -1,9 +1,12 @@
 //! One world of clients, threads and a server, in which the sources and the scripts of Lockson run under a seed.
 
+mod acts;
+mod callbacks;
 mod data;
 pub mod kinds;
 pub mod mistakes;
 mod reply;
+mod scene;
 mod scripts;
 mod server;
 pub mod story;

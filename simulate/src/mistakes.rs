@@ -72,6 +72,20 @@ pub const MISTAKES: &[(&str, &str)] = &[
         "    -- The read follows the write, so that a connection with tracking is told of later changes to the key.\n    redis.call('pttl', key)",
         "",
     ),
+    // Refused by a full memory.
+    (
+        "redis.call('pexpire', KEYS[2], ARGV[2])\nredis.call('set', KEYS[2], string.format('%s %s'",
+        "redis.call('set', KEYS[2], string.format('%s %s'",
+    ),
+    (
+        "redis.call('pexpire', KEYS[1], lease_ms)\nredis.call('hset', KEYS[1], ARGV[2], ARGV[3])",
+        "redis.call('hset', KEYS[1], ARGV[2], ARGV[3])\nredis.call('pexpire', KEYS[1], lease_ms)",
+    ),
+    // The first of a queue that stays there after its end.
+    (
+        "  if head_ends > now then\n    break\n  end\n  redis.call('zrem', deadlines, head)",
+        "  do\n    break\n  end\n  redis.call('zrem', deadlines, head)",
+    ),
     // From here on they are seldom found: see `QUICKLY_FOUND`.
     ("if last > number then\n  if suffices", "if false then\n  if suffices"),
     ("if taken > 0 then", "if false then"),

@@ -146,10 +146,16 @@ impl Server {
                 state.scripts.forget();
                 state.connections.clear();
                 state.tracking = Tracking::default();
+                if happens(faults.empties) {
+                    state.flush(self, world);
+                }
                 return;
             }
             if happens(faults.flushes) {
                 state.flush(self, world);
+            }
+            if happens(faults.full) {
+                state.fill(self, world);
             }
             if happens(faults.deletes) {
                 state.delete_one(self, world);
@@ -161,8 +167,12 @@ impl Server {
             }
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
             let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
+            let owners = state.owners(world);
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("server: {number}: {} -> {reply:?}", shown(&request)));
+            if forced.is_none() {
+                state.nobody_is_robbed(world, &owners, &request);
+            }
             let after = forced.map_or(vec![], |key| state.scripts.data().lock().owners(&key));
             state.take_away(world, before.into_iter().filter(|owner| !after.contains(owner)));
             state.all_expire(world);
@@ -258,6 +268,15 @@ impl State {
         self.look_at_locks(world);
     }
 
+    /// Memory is full for a while.
+    fn fill(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        let time = Duration::from_millis(world.below(20_000));
+        world.tell(format_args!("server: memory is full for {time:?}"));
+        self.scripts.data().lock().is_full = true;
+        let server = Arc::clone(server);
+        world.at(time, move |_| server.0.lock().scripts.data().lock().is_full = false);
+    }
+
     /// Sends a message about keys to the connection that gets them.
     fn tell(&mut self, server: &Arc<Server>, world: &Arc<World>, number: u64, message: &[Reply]) {
         let listens = |connection: &Connection| connection.channels.contains(INVALIDATIONS.as_bytes());
@@ -268,6 +287,25 @@ impl State {
 
     fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {
         self.taken_away.extend(owners.map(|owner| (owner, world.now())));
+    }
+
+    /// The owners of all locks that only their owners and users with force give back.
+    fn owners(&self, world: &World) -> Vec<String> {
+        let mut data = self.scripts.data().lock();
+        data.set_clock(clock(world, self.faults));
+        data.expire();
+        // The next request removes readers that have expired.
+        let names = LOCKS.iter().filter(|name| **name != "shared");
+        names.flat_map(|name| data.owners(name.as_bytes())).collect()
+    }
+
+    /// No request ends a hold of an owner whom it does not name.
+    fn nobody_is_robbed(&self, world: &World, before: &[String], request: &[Vec<u8>]) {
+        let after = self.owners(world);
+        let is_named = |owner: &String| request.iter().any(|word| word == owner.as_bytes());
+        if let Some(owner) = before.iter().find(|owner| !after.contains(owner) && !is_named(owner)) {
+            world.fail(format_args!("a request of others ends the hold of {owner}: {}", shown(request)));
+        }
     }
 
     /// Nothing but counters is there for ever.
@@ -294,6 +332,7 @@ impl State {
     fn run(&mut self, world: &World, request: &[Vec<u8>]) -> Reply {
         let mut data = self.scripts.data().lock();
         data.set_clock(clock(world, self.faults));
+        data.begin();
         data.run(request)
     }
 
@@ -303,7 +342,10 @@ impl State {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let one = match words[..] {
             ["EVAL", ..] | ["EVALSHA", ..] => {
-                self.scripts.data().lock().set_clock(clock(world, self.faults));
+                let mut data = self.scripts.data().lock();
+                data.set_clock(clock(world, self.faults));
+                data.begin();
+                drop(data);
                 self.scripts.run(words[0] == "EVAL", &request[1..])
             }
             ["HELLO", ..] => hello(number),

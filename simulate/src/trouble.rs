@@ -25,6 +25,10 @@ pub struct Faults {
     pub deletes: u64,
     /// Somebody deletes everything.
     pub flushes: u64,
+    /// A restart loses the data, once in so many restarts.
+    pub empties: u64,
+    /// Memory is full for a while.
+    pub full: u64,
     /// The clock of the server runs faster by so many millionths.
     pub drift: i64,
 }
@@ -33,6 +37,11 @@ impl Faults {
     /// Whether each request is answered at once, and each message arrives.
     pub fn leave_the_network_alone(&self) -> bool {
         [self.cut_before, self.cut_after, self.late, self.restarts, self.stops] == [0; 5]
+    }
+
+    /// Whether all data may go at once.
+    pub fn lose_everything(&self) -> bool {
+        self.flushes > 0 || self.restarts > 0 && self.empties > 0
     }
 
     /// Draws the faults of a story.
@@ -53,6 +62,8 @@ impl Faults {
             no_tracking: world.below(4) == 0,
             deletes: each(false),
             flushes: each(false) * u64::from(world.below(3) == 0),
+            empties: if world.below(4) == 0 { 1 + world.below(3) } else { 0 },
+            full: each(false) * u64::from(world.below(2) == 0) * 5,
             // Less than the margin of leases.
             drift: match world.below(3) {
                 0 => 0,
@@ -76,6 +87,8 @@ impl Faults {
                 "no_tracking" => self.no_tracking = false,
                 "deletes" => self.deletes = 0,
                 "flushes" => self.flushes = 0,
+                "empties" => self.empties = 0,
+                "full" => self.full = 0,
                 "drift" => self.drift = 0,
                 _ => {}
             }
@@ -96,10 +109,13 @@ pub const TROUBLES: &[&str] = &[
     "no_tracking",
     "deletes",
     "flushes",
+    "empties",
+    "full",
     "drift",
     "force",
     "close",
     "cancel",
+    "within",
 ];
 
 /// What users do beside taking locks, each once in so many acts; zero is never.
@@ -108,19 +124,26 @@ pub struct Habits {
     pub force: u64,
     pub close: u64,
     pub cancel: u64,
+    /// In callbacks and observers.
+    pub within: u64,
 }
 
 impl Habits {
     /// Draws the habits of a story.
     pub fn draw(world: &World) -> Self {
         let each = |often: u64| if world.below(3) > 0 { 0 } else { often };
-        Self { force: each(20), close: each(200), cancel: each(5) }
+        Self { force: each(20), close: each(200), cancel: each(5), within: each(30) }
     }
 
     /// Leaves out the habits of these names.
     pub fn without(self, names: &[String]) -> Self {
         let kept = |name: &str, often: u64| if names.iter().any(|other| other == name) { 0 } else { often };
-        let Self { force, close, cancel } = self;
-        Self { force: kept("force", force), close: kept("close", close), cancel: kept("cancel", cancel) }
+        let Self { force, close, cancel, within } = self;
+        Self {
+            force: kept("force", force),
+            close: kept("close", close),
+            cancel: kept("cancel", cancel),
+            within: kept("within", within),
+        }
     }
 }

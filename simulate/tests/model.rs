@@ -71,6 +71,54 @@ const COMMANDS: &[&str] = &[
     "ZRANGEBYSCORE K (S +inf WITHSCORES LIMIT 0 1",
 ];
 
+/// The words of a command, drawn by chance.
+fn draw(random: &mut Random) -> Vec<String> {
+    let drawn = |word: &str, random: &mut Random| match word {
+        "K" => random.of(&["a", "b"]).to_owned(),
+        "F" => random.of(&["f", "g", "h"]).to_owned(),
+        "N" => random.of(&["0", "1", "2", "7"]).to_owned(),
+        "S" => random.of(&["1", "2", "2.5", "1780000000123"]).to_owned(),
+        "(S" => format!("({}", random.of(&["1", "2"])),
+        word => word.to_owned(),
+    };
+    random.of(COMMANDS).split(' ').map(|word| drawn(word, random)).collect()
+}
+
+/// Three commands of a script, when memory is full.
+#[test]
+fn a_full_memory_refuses_in_the_model_what_a_server_refuses() {
+    let server = RedisServer::start();
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "1", "maxmemory-policy", "noeviction"])
+        .exec(&mut connection)
+        .unwrap();
+    let (mut random, mut refused) = (Random(1), 0);
+    for round in 0..3_000 {
+        let commands = [(); 3].map(|()| draw(&mut random));
+        let call = |words: &Vec<String>| {
+            let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+            format!("local reply = redis.pcall({})\nlist[#list + 1] = is_refused(reply)\n", words.join(","))
+        };
+        let script = format!(
+            "local list = {{}}\nlocal function is_refused(reply)\n  return type(reply) == 'table' and reply.err and \
+             string.sub(reply.err, 1, 3) == 'OOM' and 1 or 0\nend\n{}return list",
+            commands.iter().map(call).collect::<String>()
+        );
+        let real: Vec<u32> = redis::Script::new(&script).invoke(&mut connection).unwrap();
+        let mut data = Data::default();
+        data.is_full = true;
+        data.begin();
+        let modelled = commands.each_ref().map(|words| {
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.clone().into_bytes()).collect();
+            u32::from(matches!(data.run(&words), Reply::Error(text) if text.starts_with("OOM")))
+        });
+        assert_eq!(modelled.as_slice(), real, "round {round}: {commands:?}");
+        refused += modelled.iter().sum::<u32>();
+    }
+    assert!(refused > 1_000, "only {refused} were refused");
+}
+
 #[test]
 fn the_model_replies_as_a_server_does() {
     let server = RedisServer::start();
@@ -79,18 +127,7 @@ fn the_model_replies_as_a_server_does() {
         let (mut random, mut data) = (Random(seed), Data::default());
         redis::cmd("FLUSHALL").exec(&mut connection).unwrap();
         for _ in 0..100 {
-            let command = random.of(COMMANDS);
-            let words: Vec<String> = command
-                .split(' ')
-                .map(|word| match word {
-                    "K" => random.of(&["a", "b"]).to_owned(),
-                    "F" => random.of(&["f", "g", "h"]).to_owned(),
-                    "N" => random.of(&["0", "1", "2", "7"]).to_owned(),
-                    "S" => random.of(&["1", "2", "2.5", "1780000000123"]).to_owned(),
-                    "(S" => format!("({}", random.of(&["1", "2"])),
-                    word => word.to_owned(),
-                })
-                .collect();
+            let words = draw(&mut random);
             let mut real = redis::cmd(&words[0]);
             words[1..].iter().for_each(|word| _ = real.arg(word));
             let real = real.query::<redis::Value>(&mut connection);

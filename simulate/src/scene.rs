@@ -1,0 +1,204 @@
+//! What the threads of a story share, and the promises that are checked there.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lockson::{Cancel, Client, ErrorKind, Hold};
+use lockson_world::World;
+use lockson_world::system::thread;
+use parking_lot::Mutex;
+
+use crate::callbacks::{Eyes, called_back, called_back_since};
+use crate::kinds::Kind;
+use crate::server::Server;
+use crate::trouble::{Faults, Habits};
+
+/// What the threads of a story share.
+pub struct Scene {
+    pub me: Weak<Scene>,
+    pub world: Arc<World>,
+    pub server: Arc<Server>,
+    /// Who says that it is inside, by the name of the lock.
+    pub inside: Mutex<BTreeMap<String, Vec<Inside>>>,
+    pub permits: AtomicU32,
+    /// The greatest fencing token of each lock so far.
+    pub tokens: Mutex<BTreeMap<String, u64>>,
+    /// How often the loss of each hold was told.
+    pub told: Mutex<Vec<(Hold, Arc<AtomicU32>)>>,
+    pub eyes: Option<Arc<Eyes>>,
+    /// The waits that may be cancelled.
+    pub cancels: Mutex<Vec<Cancel>>,
+    pub habits: Habits,
+    pub taken: Arc<AtomicU64>,
+    /// When something was taken last.
+    pub last: AtomicU64,
+    pub wanted: u64,
+    pub faults: Faults,
+    /// The clients, which callbacks use, too, and whether they are closed.
+    pub clients: Mutex<Vec<(Client, Arc<AtomicBool>)>>,
+    pub is_over: AtomicBool,
+    /// The kinds that are taken, one phase after the other.
+    pub phases: Vec<Vec<Kind>>,
+}
+
+/// A thread that believes to hold a lock.
+#[derive(Clone)]
+pub struct Inside {
+    pub number: u64,
+    pub is_alone: bool,
+    pub hold: Hold,
+}
+
+impl Scene {
+    /// Takes within a time by chance. Returns the grant, if there is one.
+    pub fn granted<T>(&self, what: &str, take: impl FnOnce(Duration) -> lockson::Result<Option<T>>) -> Option<T> {
+        let most = if self.world.below(3) == 0 { 500 } else { 15_000 };
+        let (wait, began) = (Duration::from_millis(self.world.below(most)), self.world.now());
+        let outcome = take(wait);
+        self.ended_in_time(what, began, wait);
+        self.was_awake(what, began, outcome.as_ref().is_ok_and(Option::is_some));
+        outcome.unwrap_or_else(|error| {
+            self.expected(&error);
+            None
+        })
+    }
+
+    /// Nobody sleeps beside a free lock for long.
+    pub fn was_awake(&self, name: &str, began: u64, is_granted: bool) {
+        let Some(free) = self.server.free(name) else { return };
+        let (from, to) = match free.since {
+            Some(since) => (since.max(began), self.world.now()),
+            None if is_granted && free.last.0 >= began => free.last,
+            None => return,
+        };
+        let slept = Duration::from_nanos(to.saturating_sub(from));
+        // Nobody tells of a deleted lock.
+        let is_deleted = self.server.deleted().is_some_and(|at| at + REMEMBERED >= from);
+        let longest = if is_deleted { ASKS_AGAIN } else { LONGEST_SLEEP };
+        if slept > longest && self.faults.leave_the_network_alone() {
+            self.world.fail(format_args!("a waiter slept for {slept:?} beside {name}, which was free"));
+        }
+    }
+
+    pub fn given_back(&self, release: impl FnOnce() -> lockson::Result<()>) {
+        let began = self.world.now();
+        if let Err(error) = release() {
+            if error.kind() == ErrorKind::Refused {
+                self.world.fail(format_args!("a release was refused: {error}"));
+            }
+            self.expected(&error);
+        }
+        self.ended_in_time("a release", began, Duration::ZERO);
+    }
+
+    /// Stays inside for a while, now and then for longer than a time to live.
+    pub fn stay(&self, name: &str) {
+        let most = if self.world.below(12) == 0 { 70_000 } else { 1 + self.world.below(300) };
+        for _ in 0..1 + self.world.below(3) {
+            thread::sleep(Duration::from_millis(self.world.below(most)));
+            self.check(name);
+        }
+    }
+
+    /// Counts one more acquisition.
+    pub fn takes(&self) -> u64 {
+        self.last.store(self.world.now(), Ordering::Relaxed);
+        self.taken.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sooner or later something is taken.
+    pub fn goes_on(&self) {
+        let still = Duration::from_nanos(self.world.now() - self.last.load(Ordering::Relaxed));
+        if still > LONGEST_STANDSTILL {
+            self.world.fail(format_args!("nothing was taken for {still:?}"));
+        }
+    }
+
+    pub fn enter(&self, name: &str, is_alone: bool, hold: Hold) -> u64 {
+        let number = self.takes();
+        self.world.tell(format_args!("is inside {name} as {}", hold.owner()));
+        let told = Arc::new(AtomicU32::new(0));
+        self.told.lock().push((hold.clone(), Arc::clone(&told)));
+        let scene = self.me.clone();
+        hold.on_lost(move |_| {
+            told.fetch_add(1, Ordering::Relaxed);
+            called_back(&scene);
+        });
+        self.inside.lock().entry(name.to_owned()).or_default().push(Inside { number, is_alone, hold });
+        self.check(name);
+        number
+    }
+
+    pub fn leave(&self, name: &str, number: u64) {
+        self.check(name);
+        self.world.tell(format_args!("leaves {name}"));
+        self.inside.lock().entry(name.to_owned()).or_default().retain(|inside| inside.number != number);
+    }
+
+    /// Whoever is inside alone is so: all others know that they are not inside any more.
+    pub fn check(&self, name: &str) {
+        let inside: Vec<Inside> = self.inside.lock().get(name).cloned().unwrap_or_default();
+        let believers = inside.iter().filter(|inside| inside.hold.is_held());
+        // Who was robbed is told at once.
+        let is_robbed = |inside: &&Inside| match self.server.taken_away(inside.hold.owner()) {
+            Some(at) => {
+                let late = Duration::from_nanos(self.world.now() - at);
+                let within = if self.faults.no_tracking { TOLD_BY_RENEWAL } else { TOLD_WITHIN };
+                if self.faults.leave_the_network_alone() && late > within {
+                    self.world.fail(format_args!("{} was not told of a loss for {late:?}", inside.hold.owner()));
+                }
+                true
+            }
+            None => false,
+        };
+        let believers: Vec<&Inside> = believers.filter(|inside| !is_robbed(inside)).collect();
+        let are_one = believers.windows(2).all(|two| two[0].hold.owner() == two[1].hold.owner());
+        if !are_one && believers.iter().any(|believer| believer.is_alone) {
+            let owners: Vec<_> = believers.iter().map(|believer| believer.hold.owner().to_owned()).collect();
+            self.world.fail(format_args!("two inside {name}: {owners:?}"));
+        }
+        if name == "expiring" && believers.len() > PERMITS as usize {
+            self.world.fail(format_args!("{} permits of {PERMITS} are taken", believers.len()));
+        }
+    }
+
+    pub fn ended_in_time(&self, what: &str, began: u64, wait: Duration) {
+        let took = Duration::from_nanos(self.world.now() - began);
+        let most = wait + COMMAND_TIMEOUT + SLACK + called_back_since(began);
+        if took > most && !self.world.was_stopped_since(began) {
+            self.world.fail(format_args!("{what} of {wait:?} took {took:?}"));
+        }
+    }
+
+    /// Errors are for worlds in which something goes wrong; no error is a surprise of another sort.
+    pub fn expected(&self, error: &lockson::Error) {
+        self.world.tell(format_args!("{error}"));
+        let has_reason = match error.kind() {
+            ErrorKind::Connection | ErrorKind::Unknown => !self.faults.leave_the_network_alone(),
+            ErrorKind::Closed => self.habits.close > 0,
+            ErrorKind::Refused => self.faults.full > 0 && error.redis_word() == Some("OOM"),
+            ErrorKind::Cancelled => self.habits.cancel > 0,
+            _ => error.is_lost(),
+        };
+        if !has_reason {
+            self.world.fail(format_args!("an error without a reason: {error:?}"));
+        }
+    }
+}
+
+pub const PERMITS: u32 = 2;
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
+/// A message arrives within some milliseconds, and a name that was asked about rests for a moment.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
+/// Without the right to watch keys the next renewal tells.
+const TOLD_BY_RENEWAL: Duration = Duration::from_secs(12);
+const ASKS_AGAIN: Duration = Duration::from_millis(1_200);
+const LONGEST_SLEEP: Duration = Duration::from_millis(300);
+/// Nanoseconds for which waiters may not yet know that their entries in a queue were deleted.
+const REMEMBERED: u64 = 3_000_000_000;
+const LONGEST_STANDSTILL: Duration = Duration::from_secs(1_800);
+const SLACK: Duration = Duration::from_millis(100);
+/// A dropped guard may take so long.
+pub const DROP: Duration = Duration::from_secs(1);
