@@ -83,7 +83,7 @@ fn find(mistakes: Range<u64>, stories: u64, steps: &str) -> ExitCode {
                 let last = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
                 (!output.status.success()).then(|| (seed, last.unwrap_or_default()))
             };
-            match (1..=stories).find_map(finds) {
+            match FRUITFUL.iter().copied().chain(1..=stories).find_map(finds) {
                 Some((seed, why)) => println!("mistake {number}: found by seed {seed}: {}", why.trim()),
                 None => {
                     println!("mistake {number}: NOT FOUND by {stories} stories");
@@ -146,5 +146,7 @@ fn stay_on(processor: usize) {
 #[cfg(not(target_os = "linux"))]
 fn stay_on(_: usize) {}
 
+/// The seeds of stories that find many mistakes, the fast ones first: they are played before the others.
+const FRUITFUL: &[u64] = &[1, 2, 3, 25, 6, 33];
 const STORY: &str = "story";
 const WITHOUT: &str = "WITHOUT";
