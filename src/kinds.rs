@@ -43,7 +43,7 @@ use crate::script::query;
 use crate::transport::{Confirmation, PubSub, Question};
 use prelude::*;
 
-/// The words that every kind uses.
+/// What most kinds import.
 mod prelude {
     pub(super) use std::time::Duration;
 

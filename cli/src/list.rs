@@ -52,8 +52,7 @@ pub(crate) fn top(
         };
         let now = Instant::now();
         seen.add(now, found.iter().map(Look::of), is_cut);
-        let figures =
-            |lock: &Inspection| (lock.held_for().or(seen.held_for(lock.name())), seen.hand_overs(lock.name(), now));
+        let figures = |lock: &Inspection| (seen.held_for(lock.name()), seen.hand_overs(lock.name(), now));
         if listing.output.json {
             for inspection in &found {
                 let (held_for, rate) = figures(inspection);

@@ -42,7 +42,7 @@ impl Drop for Progress {
     }
 }
 
-/// Tells the user something on standard error, whether or not somebody reads there. What a server wrote into the text
+/// Tells the user something on standard error, also where standard error is closed. What a server wrote into the text
 /// does not move the cursor.
 pub(crate) fn report(text: impl Display) {
     let lines: Vec<_> = text.to_string().lines().map(shown).collect();
@@ -138,8 +138,8 @@ pub(crate) fn first_end(inspection: &Inspection) -> Option<Duration> {
 pub(crate) fn place(client: Option<&ClientConnection>) -> String {
     let Some(client) = client else { return "-".to_owned() };
     match (client.host(), client.process_id()) {
-        (Some(host), Some(process)) => format!("{} (process {process}, {})", shown(host), client.address()),
-        _ => format!("{} {}", client.address(), shown(client.name())),
+        (Some(host), Some(process)) => format!("{} (process {process}, {})", shown(host), shown(client.address())),
+        _ => format!("{} {}", shown(client.address()), shown(client.name())),
     }
 }
 

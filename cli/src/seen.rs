@@ -31,7 +31,7 @@ struct History {
 #[derive(Debug)]
 struct Stretch {
     what: String,
-    /// The process of the first owner.
+    /// The process of an only owner.
     at: Option<String>,
     from: Instant,
     to: Instant,
@@ -42,7 +42,7 @@ struct Stretch {
 pub(crate) struct Look {
     name: String,
     owners: String,
-    /// The process of the first owner.
+    /// The process of an only owner.
     at: Option<String>,
     waiting: u64,
     /// The time to live of an only holder.
@@ -53,7 +53,7 @@ impl Look {
     pub(crate) fn of(inspection: &Inspection) -> Self {
         let mut holders: Vec<_> = inspection.holders().iter().collect();
         holders.sort_unstable_by_key(|holder| holder.owner());
-        let at = holders.first().and_then(|holder| holder.client()).map(|client| place(Some(client)));
+        let at = if let [only] = holders[..] { only.client().map(|client| place(Some(client))) } else { None };
         let mut owners: Vec<_> = holders.iter().map(|holder| holder.owner()).collect();
         let more = owners.len().saturating_sub(MOST_OWNERS);
         owners.truncate(MOST_OWNERS);
@@ -72,12 +72,13 @@ impl Seen {
         Self { began: now, longest_gap, locks: BTreeMap::new() }
     }
 
-    /// Adds a look. A lock that a look at all locks did not find is free; of a list that was cut it tells nothing.
+    /// Adds a look. A lock that a look at all locks did not find is free; a lock that a cut list lacks keeps its last state.
     pub(crate) fn add(&mut self, now: Instant, found: impl Iterator<Item = Look>, is_cut: bool) {
         let mut found: BTreeMap<_, _> = found.map(|look| (look.name.clone(), look)).collect();
         self.locks.retain(|name, history| {
             let look = found.remove(name);
             if look.is_none() && is_cut {
+                history.end = None;
                 return history.holds.back().is_some_and(|last| last.to + KEPT >= now);
             }
             history.add(now, look, self.longest_gap);
@@ -133,6 +134,9 @@ impl History {
             let is_same = last.as_ref().is_some_and(|last| last.what == what);
             if let Some(last) = last {
                 last.to = now;
+                if is_same && last.at.is_none() {
+                    last.at.clone_from(&at);
+                }
             }
             if !is_same {
                 stretches.push_back(Stretch { what, at, from: now, to: now });

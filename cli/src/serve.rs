@@ -186,14 +186,18 @@ impl Page<'_> {
 /// What the page is told: the locks, and what an operator must know about the list.
 fn told(found: &[Inspection], seen: &Seen, limit: Option<usize>) -> Value {
     let mut notes: Vec<String> =
-        limit.map(|limit| format!("the first {limit} locks; --limit shows more")).into_iter().collect();
+        limit.map(|limit| format!("there may be more than {limit} locks; --limit shows more")).into_iter().collect();
     let missing: BTreeSet<&str> = found.iter().flat_map(Inspection::without_rights).map(String::as_str).collect();
-    notes.extend(missing.iter().map(|command| format!("the user may not run {command}, so something is not shown")));
+    let (keys, commands): (Vec<&str>, Vec<&str>) = missing.into_iter().partition(|word| word.starts_with('~'));
+    notes.extend(commands.iter().map(|command| format!("the user may not run {command}, so something is not shown")));
+    if !keys.is_empty() {
+        notes.push(format!("the user may not read {} keys, so something is not shown", keys.len()));
+    }
     let unknown = found.iter().find_map(Inspection::without_clients);
     notes.extend(unknown.map(|why| format!("the processes of holders are not known: {why}")));
     let locks = found.iter().map(|inspection| {
         let mut lock = json_of(inspection);
-        lock["seen_for_ms"] = millis(inspection.held_for().or(seen.held_for(inspection.name()))).into();
+        lock["seen_for_ms"] = millis(seen.held_for(inspection.name())).into();
         lock
     });
     json!({ "locks": locks.collect::<Vec<_>>(), "notes": notes })

@@ -64,7 +64,8 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
         facts.push(("holders", "not recorded for semaphores and latches".to_owned()));
     } else if inspection.holder_count() > 0 {
         facts.extend(inspection.held_for().map(|held_for| ("held for", time(held_for))));
-        facts.push(("ends within", end(first_end(inspection))));
+        let title = if inspection.holder_count() > 1 { "first ends within" } else { "ends within" };
+        facts.push((title, end(first_end(inspection))));
     }
     facts.push(("waiters", listeners(inspection)));
     facts.extend(inspection.token().map(|token| ("last token", i64::from(token).to_string())));
@@ -74,8 +75,8 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
         facts.push(("not shown", format!("{hidden} holders")));
     }
     if !inspection.without_rights().is_empty() {
-        let commands = inspection.without_rights().join(", ");
-        facts.push(("missing", format!("what {commands} would tell: the user may not run it")));
+        let rights = shown(&inspection.without_rights().join(", "));
+        facts.push(("missing", format!("what {rights} would tell: the user lacks the right")));
     }
     let unlisted = |why: &str| ("missing", format!("the processes of holders and waiters: {}", shown(why)));
     facts.extend(inspection.without_clients().map(unlisted));

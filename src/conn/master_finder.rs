@@ -133,7 +133,7 @@ impl Limit {
     }
 }
 
-/// Does each work in a thread of its own, and returns the results in order. An error is a result that is known.
+/// Does each work in a thread of its own, and returns the results in order. An `Err` is a result that needs no thread.
 fn side_by_side<T: Send, W>(works: impl Iterator<Item = Result<W, Result<T, Error>>>) -> Vec<Result<T, Error>>
 where
     W: FnOnce() -> Result<T, Error> + Send,

@@ -20,8 +20,9 @@ pub(crate) struct Caller<'a> {
     /// Whether the caller waits for other owners; a holder who re-enters, and a caller who asks once, do not.
     waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
-    bell: OnceCell<WaitBell>,
     hung: OnceCell<Vec<Hung>>,
+    /// Dropped after its registrations, so that the next wait may use it.
+    bell: OnceCell<WaitBell>,
 }
 
 impl<'a> Caller<'a> {

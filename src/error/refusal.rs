@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 /// An error reply, reduced to the word and the text of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(Box<Reply>);
+pub(crate) struct Refusal(Box<Parts>);
 
-/// The parts of a refusal. Every reply may be one, so answers have only a pointer to it.
+/// The parts of a refusal. Every answer has room for a refusal, so a refusal is one pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reply {
+struct Parts {
     word: String,
     /// The text of the server; empty where the word says enough.
     text: String,
@@ -54,7 +54,7 @@ impl Refusal {
 
     fn of(word: &str, text: &str) -> Self {
         let (word, text) = (word.to_owned(), shortened(text));
-        Self(Box::new(Reply { word, text, server: None, advice: None, of_login: false }))
+        Self(Box::new(Parts { word, text, server: None, advice: None, of_login: false }))
     }
 
     /// Names the server.

@@ -32,7 +32,7 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Reads the texts of a list, also of none.
+/// Reads the texts of a list; none of what is no list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     list(value).unwrap_or_default().iter().filter_map(text).collect()
 }

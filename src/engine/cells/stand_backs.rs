@@ -32,7 +32,8 @@ impl StandBacks {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Uses the turn of the calling thread at this lock, if there is one. The values of a group have one turn, because a message does not tell which value was released.
+    /// Uses the turn of the calling thread at this lock, if there is one. The values of a group have one turn, because a
+    /// message does not tell which value was released.
     pub(crate) fn with<T>(
         &self,
         name: &LockName,

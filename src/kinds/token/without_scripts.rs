@@ -81,7 +81,7 @@ impl Entry {
         }
     }
 
-    /// The key is not a string: a lock of another kind, or no lock, which gets the refusal.
+    /// The key is not a string: a lock of another kind, or no lock: then the refusal is the answer.
     fn other_type(&self, send: &mut Pipeline<'_>, refusal: &Value) -> Result<Attempt, Stop> {
         let kind = known(send(&[self.command("TYPE")])?.pop())?;
         if text(&kind).as_deref() != Some("hash") {

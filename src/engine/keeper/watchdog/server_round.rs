@@ -56,10 +56,12 @@ impl ServerRound<'_> {
         };
         match answers {
             Ok(answers) => Ok(answers.into_iter().map(|answer| answer.map_err(&mut named)).collect()),
-            Err(Fault::Refused(refusal)) => Ok(vec![Err(refusal)]),
+            Err(Fault::Refused(refusal)) if calls.len() == 1 => Ok(vec![Err(refusal)]),
             Err(fault) => {
                 // After a missing answer another server may have taken the place of this one.
-                topology.doubt(self.server.number());
+                if !matches!(fault, Fault::Refused(_)) {
+                    topology.doubt(self.server.number());
+                }
                 Err(fault)
             }
         }
