@@ -20,13 +20,10 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ("if mode == 'write' then\n  return {0", "if mode == 'none' then\n  return {0"),
     // More permits than there are; a permit that is taken twice.
     ("local suffices = free >= wanted", "local suffices = free + 1 >= wanted"),
-    ("if last == number then\n  return {1, free}", "if false then\n  return {1, free}"),
     ("if not free or tonumber(free) < wanted then", "if not free then"),
     ("if redis.call('zscore', KEYS[2], ARGV[4]) then", "if false then"),
     ("string.format('%.0f', now), 'LIMIT'", "string.format('%.0f', now + 5000), 'LIMIT'"),
     ("local free = redis.call('incrby', KEYS[1], removed)", "local free = redis.call('incrby', KEYS[1], removed + 1)"),
-    ("if tonumber(redis.call('zscore', key, ARGV[i])) < ends then", "if false then"),
-    ("if last == number then\n  return {1, tonumber(free", "if false then\n  return {1, tonumber(free"),
     ("free = redis.pcall('incrby', KEYS[1], ARGV[3])", "free = redis.pcall('incrby', KEYS[1], ARGV[3] * 2)"),
     // A lock without expiry.
     ("local set = redis.pcall('pexpire', KEYS[1], ARGV[1])", "local set = 1"),
@@ -41,9 +38,6 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ),
     // Releases that wake nobody.
     ("local receivers = redis.pcall(ARGV[6], ARGV[4], ARGV[5])", "local receivers = 0"),
-    ("local receivers = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])", "local receivers = 0"),
-    ("local receivers = redis.pcall(ARGV[8], ARGV[7], message)", "local receivers = 0"),
-    ("local receivers = redis.pcall(ARGV[5], ARGV[3], ARGV[4])", "local receivers = 0"),
     // A waiter that leaves and stays in the queue.
     (
         "local was_first = redis.call('lindex', queue, 0) == owner\nredis.call('lrem', queue, 0, owner)\nredis.call('zrem', deadlines, owner)\nredis.call('zrem', alive, owner)",
@@ -55,14 +49,11 @@ pub const MISTAKES: &[(&str, &str)] = &[
     // One value: granted beside another one, another one's given back, another one's renewed.
     ("if holder == ARGV[2] then", "if true then"),
     ("if holder ~= ARGV[1] then", "if false then"),
-    ("if holder ~= value then", "if false then"),
     // Renewals of what is lost.
-    ("if held == 0 then", "if false then"),
     // A reader that leaves and takes the others' time along.
     ("for i = count or 0, 1, -1 do", "for i = 1, 0 do"),
     // Several locks: taken though one is busy, given back though it is another one's.
     ("if #free + #ours < #KEYS then", "if false then"),
-    ("local deleted = redis.pcall('hdel', key, owner)", "local deleted = redis.pcall('del', key)"),
     ("if #values < #KEYS then", "if false then"),
     ("if holder == owner then\n    return OURS", "if true then\n    return OURS"),
     ("if holder ~= owner then\n    -- Redisson", "if false then\n    -- Redisson"),
@@ -74,24 +65,33 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ),
     // Refused by a full memory.
     (
+        "redis.call('pexpire', KEYS[1], lease_ms)\nredis.call('hset', KEYS[1], ARGV[2], ARGV[3])",
+        "redis.call('hset', KEYS[1], ARGV[2], ARGV[3])\nredis.call('pexpire', KEYS[1], lease_ms)",
+    ),
+    // From here on they are seldom found: see `QUICKLY_FOUND`.
+    ("if last == number then\n  return {1, free}", "if false then\n  return {1, free}"),
+    ("if tonumber(redis.call('zscore', key, ARGV[i])) < ends then", "if false then"),
+    ("if last == number then\n  return {1, tonumber(free", "if false then\n  return {1, tonumber(free"),
+    ("local receivers = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])", "local receivers = 0"),
+    ("local receivers = redis.pcall(ARGV[8], ARGV[7], message)", "local receivers = 0"),
+    ("local receivers = redis.pcall(ARGV[5], ARGV[3], ARGV[4])", "local receivers = 0"),
+    ("if holder ~= value then", "if false then"),
+    ("if held == 0 then", "if false then"),
+    ("local deleted = redis.pcall('hdel', key, owner)", "local deleted = redis.pcall('del', key)"),
+    (
         "redis.call('pexpire', KEYS[2], ARGV[2])\nredis.call('set', KEYS[2], string.format('%s %s'",
         "redis.call('set', KEYS[2], string.format('%s %s'",
     ),
     (
-        "redis.call('pexpire', KEYS[1], lease_ms)\nredis.call('hset', KEYS[1], ARGV[2], ARGV[3])",
-        "redis.call('hset', KEYS[1], ARGV[2], ARGV[3])\nredis.call('pexpire', KEYS[1], lease_ms)",
-    ),
-    // The first of a queue that stays there after its end.
-    (
         "  if head_ends > now then\n    break\n  end\n  redis.call('zrem', deadlines, head)",
         "  do\n    break\n  end\n  redis.call('zrem', deadlines, head)",
     ),
-    // From here on they are seldom found: see `QUICKLY_FOUND`.
     ("if last > number then\n  if suffices", "if false then\n  if suffices"),
     ("if taken > 0 then", "if false then"),
     ("if ARGV[1] ~= '' then\n  redis.pcall", "if false then\n  redis.pcall"),
     ("if not reads and redis.call('hexists', lock, owner .. ':write') == 0 then", "if false then"),
 ];
 
-/// Each of so many mistakes is found by 45 stories, while tests play up to 90.
-pub const QUICKLY_FOUND: usize = MISTAKES.len() - 4;
+/// The number of mistakes that at least three of the first thirty stories find, each by itself. A change of the
+/// library plays other stories, so rare finds would come and go; `make mistakes` looks for the others.
+pub const QUICKLY_FOUND: usize = MISTAKES.len() - 15;
