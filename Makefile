@@ -109,6 +109,7 @@ simulate:
 mistakes:
 	@sh .ci/need cc redis-server
 	$(CARGO) test $(SIMULATE) --test worlds -- --ignored --nocapture
+	@CARGO=$(CARGO) sh .ci/planted 1000
 
 # Stories with fixed seeds, stories told again, mistakes that stories find; the model of a server beside a real one.
 worlds:

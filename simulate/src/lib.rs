@@ -3,6 +3,7 @@
 mod acts;
 mod callbacks;
 mod data;
+pub mod engine_mistakes;
 pub mod kinds;
 pub mod mistakes;
 mod reply;

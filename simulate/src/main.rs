@@ -3,14 +3,19 @@
 //! `WITHOUT` names what may not go wrong, with commas.
 //!
 //! `lockson-simulate mistakes FROM TO STORIES STEPS` plants each of these mistakes, and plays stories until one finds it.
+//! `lockson-simulate plant SRC` writes mistakes of the engine into a copy of the sources. The program that is built there
+//! looks for each of them with `lockson-simulate engine STORIES STEPS`; their numbers follow those of the scripts.
 
 use std::ops::Range;
+use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use lockson_simulate::engine_mistakes::{ENGINE_MISTAKES, plant_all};
 use lockson_simulate::kinds::KINDS;
+use lockson_simulate::mistakes::MISTAKES;
 use lockson_simulate::story::play;
 use lockson_simulate::trouble::TROUBLES;
 
@@ -30,6 +35,17 @@ fn main() -> ExitCode {
         [mistakes, from, to, stories, steps] if mistakes == "mistakes" => {
             find(number(from)..number(to), number(stories), steps)
         }
+        [engine, stories, steps] if engine == "engine" => {
+            let first = MISTAKES.len() as u64;
+            find(first..first + ENGINE_MISTAKES.len() as u64, number(stories), steps)
+        }
+        [plant, sources] if plant == "plant" => match plant_all(Path::new(sources)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("plant: {error}");
+                ExitCode::FAILURE
+            }
+        },
         [seed, stories, steps, mistake @ ..] => play_all(number(seed), number(stories), steps, mistake),
         _ => panic!("SEED STORIES STEPS [MISTAKE]"),
     }

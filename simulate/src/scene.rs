@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockson::{Cancel, Client, ErrorKind, Hold};
+use lockson::{Cancel, Client, ErrorKind, Hold, Loss};
 use lockson_world::World;
 use lockson_world::system::thread;
 use parking_lot::Mutex;
@@ -48,6 +48,8 @@ pub struct Scene {
 pub struct Inside {
     pub number: u64,
     pub is_alone: bool,
+    /// Whether the watchdog keeps the hold.
+    pub is_kept: bool,
     pub hold: Hold,
 }
 
@@ -126,7 +128,12 @@ impl Scene {
             told.fetch_add(1, Ordering::Relaxed);
             called_back(&scene);
         });
-        self.inside.lock().entry(name.to_owned()).or_default().push(Inside { number, is_alone, hold });
+        self.inside.lock().entry(name.to_owned()).or_default().push(Inside {
+            number,
+            is_alone,
+            is_kept: hold.remaining() > LONGEST_LEASE,
+            hold,
+        });
         self.check(name);
         number
     }
@@ -140,6 +147,14 @@ impl Scene {
     /// Whoever is inside alone is so: all others know that they are not inside any more.
     pub fn check(&self, name: &str) {
         let inside: Vec<Inside> = self.inside.lock().get(name).cloned().unwrap_or_default();
+        // Where nothing delays renewals, no hold without a lease ends by time.
+        let expires = |inside: &&Inside| inside.is_kept && inside.hold.lost() == Some(Loss::Expired);
+        if let Some(expired) = inside.iter().find(expires)
+            && self.faults.leave_the_network_alone()
+            && (self.faults.full, self.habits.within) == (0, 0)
+        {
+            self.world.fail(format_args!("{} was not renewed in time", expired.hold.owner()));
+        }
         let believers = inside.iter().filter(|inside| inside.hold.is_held());
         // Who was robbed is told at once.
         let is_robbed = |inside: &&Inside| match self.server.taken_away(inside.hold.owner()) {
@@ -189,6 +204,8 @@ impl Scene {
 }
 
 pub const PERMITS: u32 = 2;
+/// Longer than the leases of stories, and shorter than the time to live that the watchdog renews.
+const LONGEST_LEASE: Duration = Duration::from_secs(25);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 /// A message arrives within some milliseconds, and a name that was asked about rests for a moment.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);

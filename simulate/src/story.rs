@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockson::Client;
-use lockson_world::system::thread;
+use lockson_world::system::{plant, thread};
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
 
@@ -22,8 +22,10 @@ use crate::trouble::{Faults, Habits};
 /// `without` names what the seed may not draw, of [`TROUBLES`](crate::trouble::TROUBLES).
 pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) -> (Report, u64) {
     let server = Server::new();
-    if let Some((right, wrong)) = mistake.and_then(|mistake| MISTAKES.get(mistake)) {
-        server.plant(right, wrong);
+    match mistake.map(|mistake| MISTAKES.get(mistake).ok_or(mistake)) {
+        Some(Ok((right, wrong))) => server.plant(right, wrong),
+        Some(Err(in_engine)) => plant(in_engine - MISTAKES.len()),
+        None => {}
     }
     let taken = Arc::new(AtomicU64::new(0));
     let report = World::run(seed, Arc::new(OneServer(Arc::clone(&server))), |world| {

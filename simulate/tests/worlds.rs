@@ -1,8 +1,11 @@
 //! Stories that go well, stories that are told again, and mistakes that stories find.
 
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 use std::process::{Command, Output};
 
+use lockson_simulate::engine_mistakes::ENGINE_MISTAKES;
 use lockson_simulate::mistakes::{MISTAKES, QUICKLY_FOUND};
 
 fn play(arguments: &[&str]) -> Output {
@@ -38,6 +41,14 @@ fn a_seed_tells_the_same_story_again() {
 #[test]
 fn each_planted_mistake_is_found() {
     assert_found(0..QUICKLY_FOUND, "90");
+}
+
+#[test]
+fn each_mistake_of_the_engine_has_its_place() {
+    for (file, right, _) in ENGINE_MISTAKES {
+        let text = fs::read_to_string(Path::new("../src").join(file)).unwrap();
+        assert_eq!(text.matches(right).count(), 1, "{file}: {right}");
+    }
 }
 
 /// `make deep` gives each of them up to ten minutes.

@@ -1,0 +1,111 @@
+//! Mistakes in the engine that stories have to find. `lockson-simulate plant SRC` writes all of them into a copy of the
+//! sources, each behind a switch, so that one build serves every mistake.
+
+use std::fs;
+use std::path::Path;
+
+/// A file of `src`, a part of it, and what stands in its place, where `MISTAKE` asks for the switch.
+pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
+    // Believed beyond the end of the lease.
+    (
+        "state/ledger.rs",
+        "good_until: lease.good_until(sent),",
+        "good_until: if MISTAKE { sent.after(lease.duration() * 2) } else { lease.good_until(sent) },",
+    ),
+    (
+        "state/ledger.rs",
+        "if self.phase == Phase::Live && now >= self.good_until {",
+        "if self.phase == Phase::Live && !MISTAKE && now >= self.good_until {",
+    ),
+    // The end of an inner section frees the lock.
+    (
+        "state/ledger.rs",
+        "if self.guards.is_empty() && !self.is_kept(now) {",
+        "if MISTAKE || self.guards.is_empty() && !self.is_kept(now) {",
+    ),
+    // Nothing is renewed.
+    (
+        "state/ledger.rs",
+        "let is_live = self.look(now) == Phase::Live && !self.abandoned;",
+        "let is_live = self.look(now) == Phase::Live && !self.abandoned && !MISTAKE;",
+    ),
+    // A loss is told by no event, or by no callback.
+    (
+        "engine/keeper/loss.rs",
+        "observer.lost(&LockLost {",
+        "if MISTAKE { return; }\n            observer.lost(&LockLost {",
+    ),
+    (
+        "engine/hold.rs",
+        "on_lost = std::mem::take(&mut rare.on_lost);",
+        "if !MISTAKE { on_lost = std::mem::take(&mut rare.on_lost); }",
+    ),
+    // A thread re-enters the hold of another one.
+    (
+        "engine/cells/registry.rs",
+        "hold.thread.as_ref().is_some_and(|id| id.number() == thread);",
+        "MISTAKE || hold.thread.as_ref().is_some_and(|id| id.number() == thread);",
+    ),
+    // Nobody looks at a key that has changed.
+    (
+        "engine/cells/registry.rs",
+        "let under = |key: &str| holds.by_key.get(key)?.holds()",
+        "if MISTAKE { return vec![]; }\n        let under = |key: &str| holds.by_key.get(key)?.holds()",
+    ),
+    // Every request has the same number.
+    (
+        "engine/sender/numbered.rs",
+        "let (slot, number) = (slots.take(name), slots.number());",
+        "let (slot, number) = (slots.take(name), if MISTAKE { 1 } else { slots.number() });",
+    ),
+    // A waiter that leaves and stays in the queue.
+    (
+        "engine/acquire/acquisition.rs",
+        "if queued && !self.granted && self.in_doubt.is_none() {",
+        "if queued && !self.granted && !MISTAKE && self.in_doubt.is_none() {",
+    ),
+    // A request that outlasts the bound of its call.
+    (
+        "state/exchange.rs",
+        "let end = now.after(self.bounds.command_timeout).min(self.bounds.end);",
+        "let end = now.after(self.bounds.command_timeout * if MISTAKE { 4 } else { 1 });\n        let end = if MISTAKE { end } else { end.min(self.bounds.end) };",
+    ),
+    // A deadline that counts from the answer.
+    (
+        "engine/acquire/acquisition.rs",
+        "let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);",
+        "let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);\n        let sent = if MISTAKE { now } else { sent };",
+    ),
+    // A thread that does not find its own hold.
+    (
+        "engine/cells/registry.rs",
+        "holds.under(name).iter().find(|hold| hold.name == *name && of_thread(hold)).cloned()",
+        "holds.under(name).iter().find(|hold| !MISTAKE && hold.name == *name && of_thread(hold)).cloned()",
+    ),
+    // A lease that an inner section cuts short.
+    (
+        "state/ledger.rs",
+        "let lease = Lease::until(now, self.promised(now));",
+        "let lease = Lease::until(now, if MISTAKE { now.after(std::time::Duration::from_secs(1)) } else { self.promised(now) });",
+    ),
+    // A message that wakes nobody.
+    (
+        "state/channels.rs",
+        "wakes: if is_count { vec![] } else { entry.waiters().collect() } }",
+        "wakes: if is_count || MISTAKE { vec![] } else { entry.waiters().collect() } }",
+    ),
+];
+
+/// Writes the mistakes into these sources. Fails where a part is not there once.
+pub fn plant_all(src: &Path) -> Result<(), String> {
+    for (number, (file, right, wrong)) in ENGINE_MISTAKES.iter().enumerate() {
+        let file = src.join(file);
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        if text.matches(right).count() != 1 {
+            return Err(format!("{} has {} times {right:?}", file.display(), text.matches(right).count()));
+        }
+        let planted = wrong.replace("MISTAKE", &format!("crate::system::is_planted({number})"));
+        fs::write(&file, text.replace(right, &planted)).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
