@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::engine::caller::closed;
@@ -43,6 +44,11 @@ impl Handle {
     pub(crate) fn begin(&self) -> Result<Operation<'_>> {
         let engine = self.here()?;
         if engine.life.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
+    }
+
+    /// Whether this operation is one of this client.
+    pub(crate) fn has_begun(&self, operation: &Operation<'_>) -> bool {
+        ptr::eq(&*self.0.0, operation.0)
     }
 
     /// Begins an operation on an existing hold, which a closing client still runs.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
-use crate::engine::handle::Handle;
+use crate::engine::handle::{Handle, Operation};
 use crate::engine::life::Life;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
@@ -208,14 +208,24 @@ impl Members {
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
     /// the members, with nothing for a member that was not granted.
     pub(crate) fn acquire(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Vec<Option<Grant>>>> {
-        let operations = self.members.iter().map(|member| member.handle.begin()).collect::<Result<Vec<_>>>()?;
-        let mut lives: Vec<Arc<Life>> = operations.iter().map(|operation| Arc::clone(&operation.life)).collect();
-        lives.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        // One operation for each client: to begin one is a system call.
+        let mut operations: Vec<Operation<'_>> = vec![];
+        let mut operation_of = Vec::with_capacity(self.members.len());
+        for SingleLock { handle, .. } in &self.members {
+            let begun = operations.iter().position(|operation| handle.has_begun(operation));
+            operation_of.push(begun.unwrap_or(operations.len()));
+            if begun.is_none() {
+                operations.push(handle.begin()?);
+            }
+        }
+        let lives: Vec<Arc<Life>> = operations.iter().map(|operation| Arc::clone(&operation.life)).collect();
         let thread = (!modifiers.owned).then(ThreadId::current);
         let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
         let request = |&place: &usize| {
             let SingleLock { kind, name, .. } = &self.members[place];
-            operations[place].request(name, kind, &merged[place], Some(&self.name)).map_err(|error| error.about(name))
+            operations[operation_of[place]]
+                .request(name, kind, &merged[place], Some(&self.name))
+                .map_err(|error| error.about(name))
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
         let mut new = requests.iter().filter(|request| request.held_by(thread.as_ref()).is_none());
