@@ -29,7 +29,7 @@ const BUDGETS: &[Budget] = &[
     budget("read-pair", 18_100, 16, 8),
     budget("semaphore-pair", 16_700, 13, 8),
     budget("permits-pair", 19_900, 15, 8),
-    budget("multi-lock-of-10", 136_500, 124, 17),
+    budget("multi-lock-of-10", 141_000, 124, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
