@@ -14,8 +14,8 @@ use crate::time::since_epoch;
 /// The answer of a server, or the refusal of the question.
 pub(crate) type Reported<T> = crate::error::Result<T>;
 
-/// What one server answered when [`Client::examine`](crate::Client::examine) asked. A question that was refused has the
-/// refusal in place of its answer.
+/// The answers of one server to [`Client::examine`](crate::Client::examine). A refused question has the refusal in place
+/// of its answer.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;

@@ -74,7 +74,8 @@ impl Connection {
         }
     }
 
-    /// Stops at a refusal that wants a login: who takes each reply by itself would go on with this connection.
+    /// Stops at a refusal that wants a login: a caller that reads each reply by itself would go on with
+    /// this connection.
     fn unless_logged_out(&self, replies: Vec<Value>) -> Result<Vec<Value>, Stop> {
         let mut refusals = replies.iter().filter_map(Refusal::in_reply);
         let refusal = refusals.find(|refusal| refusal.is_of_login() && self.is_proven);

@@ -20,7 +20,7 @@ use crate::transport::{Fault, Identity};
 /// without a dial.
 pub(in crate::conn) struct Locator(Arc<Shared>);
 
-/// Those who know the place of the server.
+/// The way to find the place of a server that moves.
 pub(in crate::conn) trait MasterFinder: Send + Sync {
     fn look_up(&self) -> Result<MasterAddress, Error>;
 

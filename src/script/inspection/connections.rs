@@ -11,7 +11,7 @@ use crate::owner::is_client_id;
 use crate::script::reply::{known, text};
 use crate::script::{Pipeline, command};
 
-/// What a server tells of its connections: those of clients of this library by the first digits of the client's id.
+/// The connections of a server: those of clients of this library by the first digits of the client's id.
 pub(crate) struct Connections {
     clients: HashMap<String, ClientConnection>,
     without_rights: Vec<String>,

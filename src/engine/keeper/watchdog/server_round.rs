@@ -97,8 +97,9 @@ impl ServerRound<'_> {
         }
     }
 
-    /// Waits for the replicas of renewed holds, by one request for the batch. What they do not have is not renewed: at
-    /// a master that was cut off from its replicas, another client may take the lock from the promoted replica.
+    /// Waits for the replicas of renewed holds, by one request for the batch. A hold that the
+    /// replicas lack is not renewed: where a master is cut off from its replicas, another client may take the lock from
+    /// the promoted replica.
     fn confirm<'a>(&mut self, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
         let renewed = answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
         let mut waiting: Vec<_> =

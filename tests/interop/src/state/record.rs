@@ -30,7 +30,7 @@ impl fmt::Display for Record {
 }
 
 impl Record {
-    /// The record in a cell of the document: what is not nothing, part below part.
+    /// The record in a cell of the document: its parts that are not empty, one below the other.
     pub(crate) fn in_a_cell(&self) -> String {
         let parts = [&self.answer, &self.keys, &self.messages].map(String::as_str);
         parts.into_iter().filter(|part| *part != NOTHING).collect::<Vec<_>>().join("<br>")

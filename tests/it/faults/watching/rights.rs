@@ -8,7 +8,7 @@ use lockson_harness::{RedisServer, eventually};
 use super::watched;
 use crate::support::{Events, SOON, at_once, ms};
 
-/// What tells that losses are told late.
+/// The event of late told losses, at any port.
 const LATE: &str = "told late of 127.0.0.1";
 
 #[test]
