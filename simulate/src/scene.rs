@@ -128,12 +128,9 @@ impl Scene {
             told.fetch_add(1, Ordering::Relaxed);
             called_back(&scene);
         });
-        self.inside.lock().entry(name.to_owned()).or_default().push(Inside {
-            number,
-            is_alone,
-            is_kept: hold.remaining() > LONGEST_LEASE,
-            hold,
-        });
+        // Asked before: while a thread of the world waits, no other one may have this mutex.
+        let is_kept = hold.remaining() > LONGEST_LEASE;
+        self.inside.lock().entry(name.to_owned()).or_default().push(Inside { number, is_alone, is_kept, hold });
         self.check(name);
         number
     }
