@@ -69,6 +69,7 @@ static ACQUIRE_ALL: Script = lua!("plain/acquire_all.lua");
 static REENTER: Script = lua!("plain/reenter.lua");
 static RELEASE: Script = lua!("plain/release.lua");
 static RELEASE_ALL: Script = lua!("plain/release_all.lua");
+static HAND_ON: Script = lua!("plain/hand_on.lua");
 static RENEW: Script = lua!("plain/renew.lua");
 static FORCE_RELEASE: Script = lua!("plain/force_release.lua");
 static TOUCH: Script = lua!("durability/touch.lua");
@@ -190,6 +191,17 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         let (count, lease_ms) = stays(remaining);
         let call = RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms);
         call.publishing(&self.channel(name, owner), UNLOCKED)
+    }
+
+    /// Whether a release can hand the lock on to a thread of this process that waits for a lock of such a kind, too.
+    fn hands_on(&self) -> bool {
+        false
+    }
+
+    /// Gives the lock to another owner, for a new hold with this lease, in place of a release.
+    fn hand_on(&self, name: &LockName, owner: &OwnerId, next: &OwnerId, lease: Lease) -> Call<Result<(), Loss>> {
+        let call = HAND_ON.call(name, &[name.key()], read_outcome);
+        call.arg(owner.as_str()).arg(next.as_str()).arg(lease.millis())
     }
 
     /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.

@@ -73,8 +73,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // A deadline that counts from the answer.
     (
         "engine/acquire/acquisition.rs",
-        "let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);",
-        "let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);\n        let sent = if MISTAKE { now } else { sent };",
+        "let now = Instant::now();\n        if now >= self.request.lease.good_until(sent) {",
+        "let now = Instant::now();\n        let sent = if MISTAKE { now } else { sent };\n        if now >= self.request.lease.good_until(sent) {",
     ),
     // A thread that does not find its own hold.
     (

@@ -4,6 +4,7 @@ pub(crate) mod hub;
 pub(crate) mod queues;
 pub(crate) mod registry;
 pub(crate) mod stand_backs;
+pub(crate) mod successor;
 pub(crate) mod taken;
 pub(crate) mod waiters;
 

@@ -16,6 +16,7 @@ use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::ledger::{Ledger, Phase};
+use crate::state::stand_back::Chain;
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Confirmation, ServerNumber};
@@ -64,6 +65,8 @@ struct Rare {
     pending_check: Option<JobTicket>,
     /// What a request must have reached before it prolongs the hold.
     needs: Option<Durability>,
+    /// The holds of this process before this one, which were handed on.
+    chain: Option<Chain>,
     /// The time of the last move to another server.
     moved_on: Option<Instant>,
 }
@@ -81,8 +84,9 @@ pub(crate) struct Aftermath {
 }
 
 impl Progress {
-    pub(crate) fn new(ledger: Ledger, needs: Option<Durability>) -> Self {
-        let rare = needs.map(|needs| Box::new(Rare { needs: Some(needs), ..Rare::default() }));
+    pub(crate) fn new(ledger: Ledger, needs: Option<Durability>, chain: Option<Chain>) -> Self {
+        let is_rare = needs.is_some() || chain.is_some();
+        let rare = is_rare.then(|| Box::new(Rare { needs, chain, ..Rare::default() }));
         Self { state: Mutex::new(State { ledger, told: false, rare }), watched_at: AtomicUsize::new(NOWHERE) }
     }
 }
@@ -128,6 +132,11 @@ impl HoldState {
     /// What a request must have reached before it prolongs the hold.
     pub(crate) fn needs(&self) -> Option<Durability> {
         self.progress.state.lock().rare.as_ref()?.needs
+    }
+
+    /// The holds of this process before this one, which were handed on.
+    pub(crate) fn chain(&self) -> Option<Chain> {
+        self.progress.state.lock().rare.as_ref()?.chain
     }
 
     /// The step by which a request that prolongs the hold reaches what it must, and what an inner section needs.
@@ -302,7 +311,7 @@ impl HoldState {
             since,
             token: None,
             requests: Requests::new(crate::state::exchange::InDoubt::default()),
-            progress: Progress::new(ledger, None),
+            progress: Progress::new(ledger, None, None),
         })
     }
 }

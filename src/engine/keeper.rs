@@ -136,6 +136,7 @@ impl Reports for Weak<Keeper> {
             Report::Announced(name) => {
                 cells.stand_backs.with(&name, |turn, _, now| turn.heard(now));
                 keeper.verify_holds(&name);
+                cells.local_queues.hint(&name);
             }
             Report::Counted { channel, payload, announced } => {
                 if let Some(name) = announced {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::cells::hub::Hub;
+use crate::engine::cells::successor::{Chosen, Handed};
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
+use crate::engine::sender::Cleanup;
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
@@ -19,13 +21,14 @@ use crate::name::LockName;
 use crate::script::Released;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Phase, Release};
-use crate::state::stand_back::Rivals;
+use crate::state::stand_back::{Chain, Rivals};
 use crate::time::Instant;
 
 /// The last release of a hold, from its request to its reply.
 pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
-    publishing: Publishing,
+    /// The message, where the lock is not handed on.
+    publishing: Option<Publishing>,
     turn: RequestTurn<'a>,
 }
 
@@ -54,6 +57,11 @@ impl Publishing {
 }
 
 impl LastRelease<'_> {
+    /// The release is about to publish its message.
+    pub(crate) fn announce(&mut self, engine: &Engine) {
+        self.publishing = Some(engine.publishes(&self.hold.name, || self.hold.channel()));
+    }
+
     /// Takes the earlier copies that must be fenced before the release.
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
         self.turn.take_in_doubt()
@@ -78,13 +86,60 @@ impl Engine {
                 let outcome = self.sender.send_after(in_doubt, &part.call(), bounds, None);
                 self.keeper.finish_part(part, outcome)
             }
-            Begun::Last(last) => {
+            Begun::Last(mut last) => {
+                if let Some(outcome) = self.hand_on(hold, bounds) {
+                    return self.finish_release(last, outcome);
+                }
+                last.announce(self);
                 let call = hold.kind.release(&hold.name, &hold.owner, None);
                 let in_doubt = last.turn.take_in_doubt();
                 let outcome = self.sender.send_after(in_doubt, &call, bounds, None);
                 self.finish_release(last, outcome)
             }
         }
+    }
+
+    /// Hands the lock to the first thread in line, by one request in place of a release, its message and another
+    /// acquire. The new hold has an owner of its own. Returns `None` where the lock is to be released: nobody sleeps in
+    /// line, other processes want the lock, too, requests are in doubt, or nothing was handed on.
+    fn hand_on(&self, hold: &HoldState, bounds: Bounds) -> Option<result::Result<Answer<Released>, Failed>> {
+        let may_hand_on = hold.kind.hands_on() && hold.needs().is_none() && !self.life.is_closed();
+        // Other processes count the messages of those that stand back for them.
+        let is_alone = self.cells.stand_backs.with(&hold.name, |_, _, _| ()).is_none();
+        if !may_hand_on || !is_alone || hold.requests.has_doubt() {
+            return None;
+        }
+        let (successor, waiting) = self.cells.local_queues.first(&hold.name)?;
+        let chain = Chain::next(hold.chain(), waiting, Instant::now())?;
+        let chosen = Chosen::of(successor)?;
+        let (next, lease) = (chosen.successor.owner.clone(), chosen.successor.lease);
+        let call = hold.kind.hand_on(&hold.name, &hold.owner, &next, lease);
+        let (handed, in_doubt, outcome) = match self.sender.send(&call, bounds, None) {
+            Ok(answer) if answer.value.is_ok() => {
+                let (sent, unfenceable) = (answer.sent, answer.unfenceable);
+                let in_doubt = InDoubt { unfenceable, ..InDoubt::default() };
+                (Handed::Granted { sent, unfenceable, chain }, in_doubt, Ok(answer.with(Ok(None))))
+            }
+            Err(Failed { error, in_doubt: Some(in_doubt) }) => {
+                let failed = Failed { error, in_doubt: Some(in_doubt.clone()) };
+                (Handed::InDoubt(in_doubt.clone()), in_doubt, Err(failed))
+            }
+            nothing => {
+                chosen.give_up();
+                return match nothing {
+                    // A full memory refuses no release.
+                    Err(failed) if failed.error.redis_word().is_some() => None,
+                    Err(failed) => Some(Err(failed)),
+                    Ok(answer) => Some(Ok(answer.with(answer.value.map(|()| None)))),
+                };
+            }
+        };
+        if !chosen.hand(handed) {
+            let (name, kind) = (hold.name.clone(), Arc::clone(&hold.kind));
+            let until = Instant::now().after(lease.duration());
+            self.sender.clean_up(Cleanup { name, kind, owner: next, in_doubt, until });
+        }
+        Some(outcome)
     }
 
     /// Releases one guard as far as that goes without a request.
@@ -130,7 +185,7 @@ impl Engine {
     fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
         let turn = hold.requests.turn(bounds.end);
         let turn = turn.inspect_err(|_| self.keeper.clear_away(hold, InDoubt::default()))?;
-        Ok(LastRelease { hold, publishing: self.publishes(&hold.name, || hold.channel()), turn })
+        Ok(LastRelease { hold, publishing: None, turn })
     }
 
     /// Takes the outcome of the request that frees the lock.
@@ -148,9 +203,23 @@ impl Engine {
     fn learn_of_release(&self, last: LastRelease<'_>, outcome: result::Result<Answer<Released>, Failed>) -> Result<()> {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
-        self.sender.after_request(&publishing.node);
+        match &publishing {
+            Some(publishing) => self.sender.after_request(&publishing.node),
+            None => self.sender.after_request(&self.sender.node(&hold.name)),
+        }
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
-        let rivals = publishing.published(receivers);
+        if let Some(publishing) = publishing {
+            let goes_on = self.turn_goes_on(hold, publishing.published(receivers));
+            // If no other client listens, or the turn of this process goes on, nobody waits for the message. The first
+            // thread in line heeds no message of this process.
+            match hold.kind.queueing() {
+                Queueing::Counted(_) if goes_on || receivers.is_none_or(|receivers| receivers <= 1) => {
+                    self.cells.counted_queues.hint(&hold.channel());
+                }
+                Queueing::Line => self.cells.local_queues.hint(&hold.name),
+                _ => {}
+            }
+        }
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
@@ -168,14 +237,6 @@ impl Engine {
                             loss
                         });
                         return Err(self.keeper.lost(hold, loss));
-                    }
-                }
-                // If no other client listens, or the turn of this process goes on, the first thread of the local
-                // queue need not wait for the message.
-                if self.turn_goes_on(hold, rivals) || receivers.is_none_or(|receivers| receivers <= 1) {
-                    match hold.kind.queueing() {
-                        Queueing::Counted(_) => self.cells.counted_queues.hint(&hold.channel()),
-                        _ => self.cells.local_queues.hint(&hold.name),
                     }
                 }
                 self.config.observe(|observer| {

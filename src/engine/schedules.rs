@@ -8,6 +8,7 @@ mod counted;
 mod holds;
 mod line;
 mod listening;
+mod succession;
 mod watching;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -20,4 +20,8 @@ impl Kind for Plain {
     fn bundles(&self) -> bool {
         true
     }
+
+    fn hands_on(&self) -> bool {
+        true
+    }
 }

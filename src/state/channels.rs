@@ -31,8 +31,11 @@ pub(crate) struct Channels<Waiter> {
 /// The subject of the messages of a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Subject {
-    /// Releases of a lock, of which this process may have holds. A message wakes every waiter.
+    /// Releases of a lock, of which this process may have holds. A message wakes every waiter that joined for it.
     Lock(LockName),
+    /// The same for a waiter in the queue of a lock, which wakes its first waiter: changes of the subscription wake this
+    /// one, and messages do not.
+    Queue(LockName),
     /// The count of free permits. The count decides which waiters to wake.
     Count(LockName),
     /// Anything else. A message wakes every waiter, and the channel is left with its last waiter.
@@ -44,7 +47,7 @@ impl Subject {
     /// A channel is about every name under its key.
     fn of_channel(&self) -> Self {
         match self {
-            Self::Lock(name) => Self::Lock(name.whole()),
+            Self::Lock(name) | Self::Queue(name) => Self::Lock(name.whole()),
             other => other.clone(),
         }
     }
@@ -67,7 +70,8 @@ struct Channel<Waiter> {
     state: State,
     /// The server told that another server has the slot: the next request comes after this time.
     elsewhere_until: Option<Instant>,
-    waiters: Vec<(u64, Waiter)>,
+    /// With their numbers, and whether messages wake them.
+    waiters: Vec<(u64, Waiter, bool)>,
     idle_since: Option<Instant>,
     /// The number of messages of own releases that have not arrived.
     own: usize,
@@ -95,14 +99,20 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
             // Requests are answered in order, so the new request follows the old one.
             entry.state = State::Wanted;
         }
-        entry.waiters.push((self.next, waiter));
+        // Two names of one channel have a queue each, and a message is about the first one.
+        let heeds_messages = match subject {
+            Subject::Lock(_) | Subject::Other => true,
+            Subject::Queue(_) => entry.subject != subject.of_channel(),
+            Subject::Count(_) => false,
+        };
+        entry.waiters.push((self.next, waiter, heeds_messages));
         self.next
     }
 
     /// Removes a waiter.
     pub(crate) fn leave(&mut self, channel: &str, number: u64, now: Instant) {
         if let Some(entry) = self.channels.get_mut(channel) {
-            entry.waiters.retain(|(other, _)| *other != number);
+            entry.waiters.retain(|(other, ..)| *other != number);
             if entry.waiters.is_empty() {
                 let lingers = entry.subject != Subject::Other;
                 entry.idle_since = Some(if lingers { now } else { now.before(CHANNEL_LINGER) });
@@ -187,12 +197,13 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         let is_own = entry.own > 0;
         entry.own = entry.own.saturating_sub(1);
         let (name, is_count) = match &entry.subject {
-            Subject::Lock(name) => (Some(name), false),
+            Subject::Lock(name) | Subject::Queue(name) => (Some(name), false),
             Subject::Count(name) => (Some(name), true),
             Subject::Other => (None, false),
         };
         let announced = name.filter(|_| !is_own).cloned();
-        Message { announced, is_count, wakes: if is_count { vec![] } else { entry.waiters().collect() } }
+        let woken = entry.waiters.iter().filter(|(_, _, heeds_messages)| *heeds_messages);
+        Message { announced, is_count, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
     }
 
     /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.
@@ -312,7 +323,7 @@ impl<Waiter: Clone> Channel<Waiter> {
     }
 
     fn waiters(&self) -> impl Iterator<Item = Waiter> {
-        self.waiters.iter().map(|(_, waiter)| waiter.clone())
+        self.waiters.iter().map(|(_, waiter, _)| waiter.clone())
     }
 }
 

@@ -56,6 +56,19 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         self.queues.get(key).map_or(0, VecDeque::len)
     }
 
+    /// Returns the first waiter, and the number of waiters.
+    pub(crate) fn first(&self, key: &Key) -> Option<(&Waiter, usize)> {
+        let queue = self.queues.get(key)?;
+        Some((&queue.front()?.waiter, queue.len()))
+    }
+
+    /// Replaces what wakes a waiter.
+    pub(crate) fn replace(&mut self, key: &Key, number: u64, waiter: Waiter) {
+        if let Some(entry) = self.entry(key, number) {
+            entry.waiter = waiter;
+        }
+    }
+
     /// Records that a waiter asks. A ring from now on is for its next request.
     pub(crate) fn asks(&mut self, key: &Key, number: u64) {
         self.next += 1;

@@ -44,6 +44,23 @@ pub(crate) enum Rivals {
     MayPoll,
 }
 
+/// Holds of this process that follow each other without a message, while no other process is known to want the lock. The
+/// chain ends when each thread that waited at its beginning could have its hold, and not before the shortest turn is
+/// over. Then the release has a message, which tells of other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    left: usize,
+    until: Instant,
+}
+
+impl Chain {
+    /// The chain with one more hold, or a new one while so many threads wait; `None` where the chain is over.
+    pub(crate) fn next(chain: Option<Self>, waiting: usize, now: Instant) -> Option<Self> {
+        let chain = chain.unwrap_or(Self { left: waiting, until: now.after(SHORTEST_TURN) });
+        (chain.left > 0 || now < chain.until).then(|| Self { left: chain.left.saturating_sub(1), ..chain })
+    }
+}
+
 impl Turns {
     /// Records a release by this process. Returns whether the turn of this process goes on.
     pub(crate) fn released(&mut self, name: &LockName, rivals: Rivals, now: Instant) -> bool {

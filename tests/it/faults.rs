@@ -6,6 +6,7 @@ mod bounds;
 mod close;
 mod counted;
 pub(crate) mod exactly_once;
+mod handing_on;
 mod index;
 mod keeping;
 mod late;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::engine::acquire::waiting::Waiting;
 use crate::engine::caller::{Caller, closed};
 use crate::engine::cells::registry::Added;
+use crate::engine::cells::successor::Handed;
 use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{HoldState, Progress};
 use crate::engine::parts::{Bundle, Engine};
@@ -20,7 +21,7 @@ use crate::owner::{OwnerId, ThreadId};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
-use crate::state::stand_back::Turn;
+use crate::state::stand_back::{Chain, Turn};
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, ask_once, wait_loop};
 use crate::time::Instant;
 
@@ -75,8 +76,11 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
-            let AcquireRequest { name, kind, .. } = *self.request;
+            let AcquireRequest { name, kind, lease, needs, group, .. } = *self.request;
             self.waiting.join_queue(kind.queueing(), |owner| kind.channel(name, owner));
+            // One of several locks is in a group.
+            let succeeds = kind.hands_on() && needs.is_none() && group.is_none();
+            self.waiting.succeeds_with = succeeds.then_some(lease);
             wait_loop(&mut self, deadline)
         } else {
             ask_once(&mut self)
@@ -102,6 +106,7 @@ impl<'a> Acquisition<'a> {
     /// Ends the acquisition, and cleans up what is left of it.
     fn conclude(&mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
+        self.leave_succession();
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
             self.waiting.gave_up(outcome.as_ref().err());
@@ -162,19 +167,19 @@ impl<'a> Acquisition<'a> {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
                         match self.engine.sender.judge(name, self.request.needs, copies, "the lock was given back") {
-                            Ok(missing) => self.granted(&answer, token, missing),
+                            Ok(missing) => self.granted((answer.sent, answer.unfenceable, None), token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
                     Attempt::OtherKind => {
                         if answer.unfenceable {
-                            self.in_doubt.get_or_insert_default().unfenceable = true;
+                            self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
                         }
                         Err(self.engine.sender.other_kind(self.request.name))
                     }
                     Attempt::Busy { ttl_ms } => {
                         if answer.unfenceable {
-                            self.in_doubt.get_or_insert_default().unfenceable = true;
+                            self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
                         }
                         if let Some(position) = &self.waiting.count {
                             position.answered(0);
@@ -188,21 +193,37 @@ impl<'a> Acquisition<'a> {
                 }
             }
             Err(failed) => {
-                if let Some(in_doubt) = failed.in_doubt {
-                    self.in_doubt.get_or_insert_default().add(in_doubt);
-                }
+                failed.in_doubt.into_iter().for_each(|in_doubt| self.is_in_doubt(in_doubt));
                 Err(failed.error)
             }
         }
     }
 
+    /// Records unanswered requests. No release may hand the lock to this thread then: the two would be about one owner.
+    fn is_in_doubt(&mut self, in_doubt: InDoubt) {
+        self.in_doubt.get_or_insert_default().add(in_doubt);
+        self.waiting.succeeds_with = None;
+    }
+
+    /// Leaves the line. What was handed to this thread meanwhile is cleared away with the acquisition.
+    fn leave_succession(&mut self) {
+        self.waiting.leave_queue();
+        match self.waiting.leave_succession() {
+            Some(Handed::Granted { unfenceable, .. }) => {
+                self.is_in_doubt(InDoubt { unfenceable, ..InDoubt::default() });
+            }
+            Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
+            None => {}
+        }
+    }
+
     fn granted(
         &mut self,
-        answer: &Answer<Attempt>,
+        (sent, unfenceable, chain): (Instant, bool, Option<Chain>),
         token: Option<u64>,
         missing: Option<Error>,
     ) -> Result<TakeOutcome<Grant>> {
-        let (now, sent, unfenceable) = (Instant::now(), answer.sent, answer.unfenceable);
+        let now = Instant::now();
         if now >= self.request.lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
@@ -221,7 +242,7 @@ impl<'a> Acquisition<'a> {
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
         let asker = &self.waiting.asker;
-        let progress = Progress::new(ledger, self.request.needs);
+        let progress = Progress::new(ledger, self.request.needs, chain);
         let is_observed = self.engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
             name: self.request.name.clone(),
@@ -267,11 +288,16 @@ impl<'a> Acquisition<'a> {
     fn granted_too_late(&mut self, unfenceable: bool) -> TakeOutcome<Grant> {
         self.in_doubt.get_or_insert_default().unfenceable |= unfenceable;
         self.clear_away();
+        self.begin_anew();
+        TakeOutcome::Busy(REST_AFTER_A_LATE_ANSWER)
+    }
+
+    /// Goes on with a new owner.
+    fn begin_anew(&mut self) {
         let asker = &mut self.waiting.asker;
         (asker.number, asker.owner) = self.engine.draw_owner(&**self.request.kind, asker.thread.as_ref());
         self.waiting.begin_anew();
         self.asked = false;
-        TakeOutcome::Busy(REST_AFTER_A_LATE_ANSWER)
     }
 
     /// Records that an earlier copy of the request took the lock, which the caller cannot use without other locks.
@@ -320,6 +346,7 @@ impl<'a> Acquisition<'a> {
 impl Drop for Acquisition<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
+        self.leave_succession();
         self.clear_away();
     }
 }
@@ -334,7 +361,10 @@ impl WaitLoop for Acquisition<'_> {
     fn stand_back(&mut self) -> Result<()> {
         let AcquireRequest { name, kind, .. } = *self.request;
         self.waiting.wait_in_line()?;
-        if self.tries == 0 && self.waiting.count.is_none() && matches!(kind.waking(), Waking::Message) {
+        if !self.waiting.may_go_on() {
+            return Ok(());
+        }
+        if self.tries == 0 && !self.waiting.has_joined() && matches!(kind.waking(), Waking::Message) {
             self.waiting.join_live(|owner| kind.channel(name, owner));
         }
         if self.holds_others {
@@ -344,6 +374,16 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
+        if !self.waiting.may_go_on() {
+            match self.waiting.leave_succession() {
+                Some(Handed::Granted { sent, unfenceable, chain }) => {
+                    return self.granted((sent, unfenceable, Some(chain)), None, None);
+                }
+                Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
+                // The release has no answer so far, and this thread is to ask. The release clears its owner away.
+                None => self.begin_anew(),
+            }
+        }
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
         let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
@@ -378,7 +418,7 @@ impl WaitLoop for Acquisition<'_> {
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        self.waiting.sleep(until)
+        self.waiting.sleep_in_line(until)
     }
 }
 

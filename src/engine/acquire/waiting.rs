@@ -8,6 +8,7 @@ use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
 use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::queues::Position;
+use crate::engine::cells::successor::{Handed, Successor};
 use crate::engine::cells::waiters::{Listed, Waiter};
 use crate::engine::parts::Engine;
 use crate::engine::request::AcquireRequest;
@@ -22,7 +23,7 @@ use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
 use crate::state::stand_back::Turn;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop};
-use crate::time::{Deadline, Instant};
+use crate::time::{Deadline, Instant, Lease};
 
 /// One thread that waits for one name. What the thread asks for is a matter of its owner.
 pub(crate) struct Waiting<'a> {
@@ -41,6 +42,12 @@ pub(crate) struct Waiting<'a> {
     /// The place among the threads that want a part of a count.
     pub(crate) count: Option<Position<'a, String>>,
     subscription: Option<Subscription>,
+    /// Whether the line decides whom a message wakes.
+    line_wakes: bool,
+    /// The lease of the hold that a release of this process may hand to the thread while it sleeps in line.
+    pub(crate) succeeds_with: Option<Lease>,
+    /// Made at the first such sleep.
+    successor: Option<Arc<Successor>>,
     /// Set from the first sleep to the end of the wait.
     listed: Option<Listed<'a>>,
     pub(crate) has_slept: bool,
@@ -77,6 +84,9 @@ impl<'a> Waiting<'a> {
             line: None,
             count: None,
             subscription: None,
+            line_wakes: false,
+            succeeds_with: None,
+            successor: None,
             listed: None,
             has_slept: false,
             lasts: false,
@@ -94,7 +104,7 @@ impl<'a> Waiting<'a> {
         let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
         let asker = Asker { number, owner, thread };
         let mut waiting = Self::new(engine, (name, Some(kind.label(kind.side()))), asker, caller, deadline);
-        waiting.group = group;
+        (waiting.group, waiting.line_wakes) = (group, kind.hands_on());
         waiting
     }
 
@@ -128,10 +138,39 @@ impl<'a> Waiting<'a> {
         while !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask)) {
             let Some(until) = self.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
-            self.arm_count()?;
-            self.sleep(until)?;
+            if self.count.is_some() {
+                self.arm_count()?;
+            } else if self.line_wakes {
+                self.arm(true, |_| self.name.channel())?;
+            }
+            self.sleep_in_line(until)?;
         }
         Ok(())
+    }
+
+    /// Sleeps in line: a release of this process can hand the lock to this thread.
+    pub(crate) fn sleep_in_line(&mut self, until: Instant) -> Result<()> {
+        self.tell_wait();
+        if let (Some(line), Some(lease)) = (&self.line, self.succeeds_with) {
+            let successor = self.successor.get_or_insert_with(|| {
+                let (owner, bell) = (self.asker.owner.clone(), self.caller.bell().clone());
+                let successor = Arc::new(Successor::new(owner, lease, bell));
+                line.succeeds_as(&successor);
+                successor
+            });
+            successor.falls_asleep();
+        }
+        self.caller.sleep(until)
+    }
+
+    /// Whether the thread may ask or stand back; otherwise a release of this process has chosen it.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.successor.as_ref().is_none_or(|successor| successor.wakes())
+    }
+
+    /// Ends the part of this owner in the line. Returns what was handed to it.
+    pub(crate) fn leave_succession(&mut self) -> Option<Handed> {
+        self.successor.take()?.leaves()
     }
 
     /// The number of threads in the local queue of this thread, with itself.
@@ -169,16 +208,26 @@ impl<'a> Waiting<'a> {
         self.subscription.as_ref().is_some_and(|subscription| subscription.is_live().unwrap_or(false))
     }
 
+    /// Whether the thread has joined a channel, or joins that of a count.
+    pub(crate) fn has_joined(&self) -> bool {
+        self.count.is_some() || self.subscription.is_some()
+    }
+
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
     pub(crate) fn join_live(&mut self, channel: impl FnOnce(&OwnerId) -> String) {
         let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
-        self.subscription = hub.join_live(self.name, || channel(&self.asker.owner), bell);
+        self.subscription = hub.join_live(|| self.subject(), || channel(&self.asker.owner), bell);
+    }
+
+    fn subject(&self) -> Subject {
+        let name = self.name.clone();
+        if self.line_wakes { Subject::Queue(name) } else { Subject::Lock(name) }
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
     /// `concerns_holds` tells whether a message says something about holds of this process.
     pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
-        let subject = if concerns_holds { Subject::Lock(self.name.clone()) } else { Subject::Other };
+        let subject = if concerns_holds { self.subject() } else { Subject::Other };
         self.arm_for(&subject, channel)
     }
 
@@ -201,19 +250,18 @@ impl<'a> Waiting<'a> {
 
     /// Leaves channel and list, because the next request has another owner.
     pub(crate) fn begin_anew(&mut self) {
-        (self.subscription, self.listed) = (None, None);
+        (self.subscription, self.listed, self.succeeds_with) = (None, None, None);
     }
 
     /// Sleeps until the bell rings or `until`.
     pub(crate) fn sleep(&mut self, until: Instant) -> Result<()> {
-        if let Some(kind) = self.kind {
-            self.tell_wait(kind);
-        }
+        self.tell_wait();
         self.caller.sleep(until)
     }
 
     /// Lists the thread as waiting, and tells the observer once that it waits, and once that the wait lasts.
-    fn tell_wait(&mut self, kind: LockKind) {
+    fn tell_wait(&mut self) {
+        let Some(kind) = self.kind else { return };
         let Asker { number, owner, thread } = &self.asker;
         let waited = self.started.until(Instant::now());
         let lasts = waited >= self.engine.config.watchdog_timeout;
@@ -246,6 +294,11 @@ impl<'a> Waiting<'a> {
     /// Ends the wait with a grant.
     pub(crate) fn granted(&mut self) {
         self.listed = None;
+        // The release of this hold wakes the next in line, or hands the lock on. The next in line asks by itself if the
+        // hold may end sooner.
+        if self.succeeds_with.is_some_and(|lease| lease.duration() >= LONGEST_SLEEP) && self.is_heard() {
+            self.line.iter_mut().for_each(|line| line.granted(0, true));
+        }
         self.leave_queue();
     }
 

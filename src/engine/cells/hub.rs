@@ -121,7 +121,7 @@ impl Hub {
     /// Joins the channel of a lock only if it is subscribed already, so that no later message can be missed.
     pub(crate) fn join_live(
         self: &Arc<Self>,
-        name: &LockName,
+        subject: impl FnOnce() -> Subject,
         channel: impl FnOnce() -> String,
         bell: impl FnOnce() -> Bell,
     ) -> Option<Subscription> {
@@ -133,7 +133,7 @@ impl Hub {
         if !state.channels.is_subscribed(&channel) {
             return None;
         }
-        let number = state.channels.join(&Subject::Lock(name.clone()), &channel, bell());
+        let number = state.channels.join(&subject(), &channel, bell());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }

@@ -1,13 +1,23 @@
 //! The queues of threads of this process that want one lock, or a part of one count, and what wakes them.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use crate::bell::Bell;
+use crate::engine::cells::successor::Successor;
+use crate::name::LockName;
 use crate::state::counted_queue::CountedQueues;
 use crate::sync::Mutex;
 
 /// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
-pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, Bell>>);
+pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, Waiter>>);
+
+/// What wakes a thread in a queue, and what a release can hand the lock to.
+#[derive(Clone)]
+struct Waiter {
+    bell: Bell,
+    successor: Option<Arc<Successor>>,
+}
 
 /// The place of a thread in a queue; dropping it leaves the queue.
 pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
@@ -28,20 +38,37 @@ impl<Key> Default for Queues<Key> {
 
 impl<Key: Clone + Hash + Eq> Queues<Key> {
     pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
-        let (number, came_first) = self.0.lock().join(&key, wish, bell.clone());
+        let (number, came_first) = self.0.lock().join(&key, wish, Waiter { bell: bell.clone(), successor: None });
         Position { queues: self, key, number, came_first, left: None }
     }
 
     /// Wakes those who may ask, because something may be free.
     pub(crate) fn hint(&self, key: &Key) {
         let wakes = self.0.lock().hint(key);
-        wakes.iter().for_each(Bell::ring);
+        ring(&wakes);
     }
 
     /// Wakes in order those that want at most what is left of `free`.
     pub(crate) fn free(&self, key: &Key, free: i64) {
         let wakes = self.0.lock().free(key, free);
-        wakes.iter().for_each(Bell::ring);
+        ring(&wakes);
+    }
+}
+
+impl Queues<LockName> {
+    /// The first thread in the queue, if a release may hand the lock to it, and the number of threads.
+    pub(crate) fn first(&self, name: &LockName) -> Option<(Arc<Successor>, usize)> {
+        let queues = self.0.lock();
+        let (waiter, waiting) = queues.first(name)?;
+        Some((waiter.successor.clone()?, waiting))
+    }
+}
+
+impl Position<'_, LockName> {
+    /// Lets a release hand the lock to this thread while the thread sleeps.
+    pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
+        let waiter = Waiter { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
+        self.queues.0.lock().replace(&self.key, self.number, waiter);
     }
 }
 
@@ -79,7 +106,7 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     /// Takes the answer "busy".
     pub(crate) fn answered(&self, free: i64) {
         let wakes = self.queues.0.lock().answered(&self.key, self.number, free);
-        wakes.iter().for_each(Bell::ring);
+        ring(&wakes);
     }
 
     /// Takes a grant that left `free`. With `heard`, no message after the answer is missed, so nobody need ask again.
@@ -91,8 +118,12 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
 impl<Key: Clone + Hash + Eq> Drop for Position<'_, Key> {
     fn drop(&mut self) {
         let wakes = self.queues.0.lock().leave(&self.key, self.number, self.left);
-        wakes.iter().for_each(Bell::ring);
+        ring(&wakes);
     }
+}
+
+fn ring(wakes: &[Waiter]) {
+    wakes.iter().for_each(|waiter| waiter.bell.ring());
 }
 
 #[cfg(test)]

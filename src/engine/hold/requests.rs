@@ -55,6 +55,11 @@ impl Requests {
         self.state.lock().in_doubt.take().map(|in_doubt| *in_doubt).unwrap_or_default()
     }
 
+    /// Whether copies are in doubt.
+    pub(crate) fn has_doubt(&self) -> bool {
+        self.state.lock().in_doubt.is_some()
+    }
+
     fn keep_in_doubt(&self, in_doubt: InDoubt) {
         if !in_doubt.is_empty() {
             self.state.lock().in_doubt.get_or_insert_default().add(in_doubt);

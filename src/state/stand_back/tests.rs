@@ -310,3 +310,21 @@ proptest::proptest! {
         }
     }
 }
+
+/// A lock goes from thread to thread until each that waited had it, and for 2 ms at least; then others get a message.
+#[test]
+fn a_chain_of_holds_ends() {
+    let begin = Instant::from_millis(1_000_000);
+    let holds = |waiting, each: Duration| {
+        let (mut chain, mut now) = (None, begin);
+        let next = std::iter::from_fn(|| {
+            chain = Some(Chain::next(chain, waiting, now)?);
+            now = now.after(each);
+            chain
+        });
+        next.count()
+    };
+    assert_eq!([1, 3, 8].map(|waiting| holds(waiting, Duration::from_millis(10))), [1, 3, 8]);
+    assert_eq!([1, 3, 8].map(|waiting| holds(waiting, Duration::from_micros(500))), [4, 4, 8]);
+    assert_eq!(holds(1, Duration::from_millis(2)), 1, "two threads give way, too");
+}

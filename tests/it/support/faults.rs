@@ -164,10 +164,11 @@ pub(crate) fn fences() -> When {
 /// The command timeout of an impatient client.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("acquire", include_str!("../../../lua/plain/acquire.lua")),
     ("reenter", include_str!("../../../lua/plain/reenter.lua")),
     ("release", include_str!("../../../lua/plain/release.lua")),
+    ("hand_on", include_str!("../../../lua/plain/hand_on.lua")),
     ("renew", include_str!("../../../lua/plain/renew.lua")),
     ("acquire_all", include_str!("../../../lua/plain/acquire_all.lua")),
     ("release_all", include_str!("../../../lua/plain/release_all.lua")),
