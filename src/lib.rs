@@ -69,7 +69,6 @@
 //!
 //! * `tls`: `rediss://` and `valkeys://`
 //! * `credentials`: passwords that rotate, asked for at each connect
-//! * `metrics`, `tracing`: observers for the crates of these names
 //!
 //! # Crates beside
 //!
@@ -77,6 +76,7 @@
 //! * `lockson-test`: for tests of your service; locks that are lost, servers that are mute
 //! * `lockson-doctor`: lists what endangers locks on your servers
 //! * `lockson-redisson-yaml`: reads Redisson's configuration file
+//! * `lockson-telemetry`: observers for the crates `metrics` and `tracing`
 //!
 //! # Platforms
 //!
@@ -157,8 +157,6 @@ mod semaphore;
 mod state;
 mod sync;
 mod system;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
-mod telemetry;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
@@ -188,10 +186,6 @@ pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use red::RedLock;
 pub use script::examination::{ClientSettings, ClockDifference, Examination};
 pub use semaphore::{Permits, Semaphore};
-#[cfg(feature = "metrics")]
-pub use telemetry::MetricsObserver;
-#[cfg(feature = "tracing")]
-pub use telemetry::TracingObserver;
 #[cfg(feature = "tls")]
 pub use tls::{DangerousNoVerification, Tls};
 pub use token::FencingToken;

@@ -37,7 +37,6 @@ const LAYERS: &[&[&str]] = &[
     &["lock"],
     &["election", "latch", "permits", "red", "semaphore"],
     &["client"],
-    &["telemetry"],
     &["lib"],
 ];
 

@@ -8,7 +8,6 @@ mod kinds;
 mod servers;
 mod soak;
 mod support;
-#[cfg(any(feature = "metrics", feature = "tracing"))]
 mod telemetry;
 mod topology;
 

@@ -1,12 +1,8 @@
 //! The observers for the crates `metrics` and `tracing`, each with a recorder or subscriber of the test.
 
-#[cfg(feature = "metrics")]
 mod alarms;
-#[cfg(feature = "metrics")]
 mod metrics;
-#[cfg(feature = "metrics")]
 mod recorder;
-#[cfg(feature = "tracing")]
 mod tracing;
 
 use std::thread;

@@ -6,7 +6,7 @@ use std::fs;
 use super::super::code::is_name_char;
 use super::super::root;
 
-const OBSERVER: &str = "src/telemetry/metrics.rs";
+const OBSERVER: &str = "telemetry/src/metrics.rs";
 
 #[test]
 fn alarms_and_dashboard_name_metrics_that_there_are() {
@@ -26,7 +26,9 @@ fn the_page_of_operations_lists_each_metric() {
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
         .filter(|name| name.starts_with(PREFIX))
         .collect();
-    assert_eq!(rows, metrics(&read(OBSERVER)));
+    let declared: BTreeSet<String> =
+        read(OBSERVER).lines().filter(|line| line.contains(" describe_")).flat_map(metrics).collect();
+    assert_eq!(rows, declared);
 }
 
 #[test]

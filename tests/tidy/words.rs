@@ -48,6 +48,7 @@ pub(crate) const FOLDERS: &[(&str, &str)] = &[
     ("compare", "rs"),
     ("doctor", "rs"),
     ("redisson-yaml", "rs"),
+    ("telemetry", "rs"),
     ("test-kit", "rs"),
     ("docs", "md"),
 ];

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, thread};
 
-use lockson::{Client, MetricsObserver};
+use lockson::Client;
 use lockson_service::{Outcome, Sale, Shop};
+use lockson_telemetry::MetricsObserver;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

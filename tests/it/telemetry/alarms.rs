@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use ::metrics::set_global_recorder;
-use lockson::MetricsObserver;
 use lockson_harness::proxy::{Then, When};
 use lockson_harness::{HelperProcess, eventually};
+use lockson_telemetry::MetricsObserver;
 
 use super::recorder::Values;
 use crate::support::faults::Rig;

@@ -1,7 +1,7 @@
 //! The counters, histograms and gauges of the crate `metrics`.
 
 use ::metrics::set_global_recorder;
-use lockson::MetricsObserver;
+use lockson_telemetry::MetricsObserver;
 
 use super::recorder::Values;
 use super::scene;

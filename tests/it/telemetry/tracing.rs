@@ -9,9 +9,10 @@ use ::tracing::field::{Field, Visit};
 use ::tracing::span::{Attributes, Id, Record};
 use ::tracing::subscriber::set_global_default;
 use ::tracing::{Event, Metadata, Subscriber};
-use lockson::{Client, Lock, LockAcquired, Loss, Observer, TracingObserver};
+use lockson::{Client, Lock, LockAcquired, Loss, Observer};
 use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
+use lockson_telemetry::TracingObserver;
 use parking_lot::Mutex;
 
 use super::scene;

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use ::tracing::field::Empty;
 use ::tracing::{Level, Span, debug_span, event};
 
-use crate::error::{Error, ErrorKind};
-use crate::event::{
-    HoldEnded, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed,
-    RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted,
+use lockson::{
+    Error, ErrorKind, HoldEnded, LockAbandoned, LockAcquired, LockKind, LockLost, LockReleased, LocksRenewed, Observer,
+    ReleaseFailed, RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted,
 };
-use crate::listing::LockKind;
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Hands the events of a client to the subscriber of the crate [`tracing`](::tracing). Feature `tracing`.
 ///
@@ -34,7 +32,8 @@ use crate::sync::Mutex;
 /// | trace | a round of renewals |
 ///
 /// ```
-/// use lockson::{Client, TracingObserver};
+/// use lockson::Client;
+/// use lockson_telemetry::TracingObserver;
 ///
 /// let client = Client::builder("redis://localhost").observer(TracingObserver::new()).connect_lazily()?;
 /// # Ok::<(), lockson::Error>(())

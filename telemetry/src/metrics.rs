@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use ::metrics::{counter, gauge, histogram};
 
-use crate::client::Client;
-use crate::event::{
-    LockAbandoned, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed, RenewalFailed, ServerRecovered,
-    ServerTrouble, TakeEnded, WaitLasts,
+use lockson::{
+    Client, HeldLock, LockAbandoned, LockLost, LockReleased, LockWaiter, LocksRenewed, Observer, ReleaseFailed,
+    RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitLasts,
 };
-use crate::listing::{HeldLock, LockWaiter};
 
 /// Hands the events of a client to the recorder of the crate [`metrics`](::metrics), as counters and histograms by kind
 /// and outcome. Feature `metrics`.
 ///
-/// No label has the name of a lock. The [operations guide](crate::guide::operations#metrics) has the table of names,
-/// labels and units, a file of alarms for Prometheus, and a dashboard for Grafana.
+/// No label has the name of a lock. The [operations guide] has the table of names, labels and units, a file of alarms
+/// for Prometheus, and a dashboard for Grafana.
+///
+/// [operations guide]: https://docs.rs/lockson/latest/lockson/guide/operations/index.html#metrics
 ///
 /// ```
-/// use lockson::{Client, MetricsObserver};
+/// use lockson::Client;
+/// use lockson_telemetry::MetricsObserver;
 ///
 /// // Install a recorder first, for instance that of the crate `metrics-exporter-prometheus`.
 /// let observer = MetricsObserver::new();
