@@ -269,17 +269,7 @@ pub(crate) enum Waking {
     /// A message on a channel of its own.
     OwnMessage,
     /// No message: the waiter asks after pauses.
-    Pauses(Pauses),
-}
-
-/// The pause after each failed try, by the number of tries so far; `None` gives up.
-#[derive(Clone)]
-pub(crate) struct Pauses(pub(crate) std::sync::Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>);
-
-impl fmt::Debug for Pauses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pauses(..)")
-    }
+    Pauses(Backoff),
 }
 
 /// The message "unlocked", as every client of these locks understands it.

@@ -1,9 +1,10 @@
 //! The spin lock: the plain lock without messages; a waiter asks, pauses, and asks again.
 
+use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{Kind, Pauses, Waking, force_release, prelude::*};
+use super::{Kind, Waking, force_release, prelude::*};
 use crate::system::random;
 
 /// Redisson's spin lock.
@@ -28,8 +29,8 @@ pub(crate) struct Spin {
 ///
 /// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
 /// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
-#[derive(Clone, Debug)]
-pub struct Backoff(pub(super) Pauses);
+#[derive(Clone)]
+pub struct Backoff(pub(crate) Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>);
 
 impl Backoff {
     /// Makes a back-off from a function of the number of failed tries.
@@ -43,7 +44,7 @@ impl Backoff {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn new(pauses: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
-        Self(Pauses(Arc::new(pauses)))
+        Self(Arc::new(pauses))
     }
 
     /// Makes a back-off that begins with `first`, doubles up to `longest`, and adds up to a quarter at random.
@@ -82,6 +83,12 @@ impl Backoff {
 impl UnwindSafe for Backoff {}
 impl RefUnwindSafe for Backoff {}
 
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backoff(..)")
+    }
+}
+
 impl Default for Backoff {
     /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms.
     fn default() -> Self {
@@ -95,7 +102,7 @@ impl Kind for Spin {
     }
 
     fn waking(&self) -> Waking {
-        Waking::Pauses(self.backoff.0.clone())
+        Waking::Pauses(self.backoff.clone())
     }
 
     fn channel(&self, _: &LockName, _: &OwnerId) -> String {
@@ -119,7 +126,7 @@ mod tests {
     use super::*;
 
     fn pauses(backoff: &Backoff, tries: std::ops::RangeInclusive<u32>) -> Vec<Option<u128>> {
-        tries.map(|tries| (backoff.0.0)(tries).map(|pause| pause.as_millis())).collect()
+        tries.map(|tries| (backoff.0)(tries).map(|pause| pause.as_millis())).collect()
     }
 
     #[test]

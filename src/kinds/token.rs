@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{AcquireArgs, Backoff, Kind, Pauses, Waking, only_once, prelude::*, renew_by};
+use super::{AcquireArgs, Backoff, Kind, Waking, only_once, prelude::*, renew_by};
 use without_scripts::Entry;
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
@@ -234,8 +234,8 @@ impl Kind for TokenLock {
     }
 
     fn waking(&self) -> Waking {
-        let Pauses(pauses) = self.0.backoff.0.clone();
-        Waking::Pauses(Pauses(Arc::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE)))))
+        let Backoff(pauses) = self.0.backoff.clone();
+        Waking::Pauses(Backoff::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE))))
     }
 
     fn channel(&self, _: &LockName, _: &OwnerId) -> String {
