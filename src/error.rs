@@ -40,87 +40,80 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kinds of [`Error`], one for each fact.
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// use lockson::ErrorKind;
-///
-/// match client.get_lock("import").lock().map(drop) {
-///     Err(error) if error.kind() == ErrorKind::OtherKind => eprintln!("who else calls a lock that? {error}"),
-///     outcome => outcome?,
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// This thread holds the lock in a way that forbids another take.
-    AlreadyHeld,
-    /// An argument is not possible; nothing was sent.
-    BadInput,
-    /// The caller's [`Cancel`](crate::Cancel), or [`Client::stop_waiting`](crate::Client::stop_waiting), ended the
-    /// wait; the lock is not held.
-    Cancelled,
-    /// The client was closed; the lock is not held.
-    Closed,
-    /// A setting or the URL is not possible.
-    Config,
-    /// Redis was not reached, or did not answer, and the request had no effect.
-    Connection,
-    /// This client had the lock and lost it; the reason is inside.
-    Lost(Loss),
-    /// So few replicas, or disks, had the lock that its [`Durability`](crate::Durability) was not reached; the text
-    /// says how many.
-    NotDurable,
-    /// This thread has no such hold: never taken, released already, or held by another thread.
-    NotHeld,
-    /// The name belongs to another kind of lock, or to data that is no lock.
-    OtherKind,
-    /// So few servers of a [red lock](crate::RedLock) answered that no majority is possible; the text says what the
-    /// others said.
-    Quorum,
-    /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
-    Refused,
-    /// A request was sent and never answered, so it may have run or not. Its effect is cleaned up in the background,
-    /// at the latest by the end of the lease.
-    Unknown,
-    /// The server or this build lacks the feature.
-    Unsupported,
+/// Declares an enum and the text of each word.
+macro_rules! words {
+    (
+        $(#[$doc:meta])*
+        pub enum $name:ident { $($(#[$note:meta])* $word:ident $(($of:ty))? = $text:literal,)* }
+        $(#[$told:meta])*
+        pub fn as_str;
+    ) => {
+        $(#[$doc])*
+        pub enum $name {
+            $($(#[$note])* $word $(($of))?,)*
+        }
+
+        impl $name {
+            $(#[$told])*
+            pub fn as_str(&self) -> &'static str {
+                match self {
+                    $(Self::$word { .. } => $text,)*
+                }
+            }
+        }
+    };
 }
+pub(crate) use words;
 
-/// The way in which a hold was lost.
-///
-/// ```no_run
-/// # let client = lockson::Client::connect("redis://localhost")?;
-/// use lockson::Loss;
-///
-/// let guard = client.get_lock("stock:42").lock()?;
-/// match guard.lost() {
-///     Some(Loss::Expired) => eprintln!("Redis did not answer, or we were stopped"),
-///     Some(loss) => eprintln!("lost: {loss}"),
-///     None => println!("ours"),
-/// }
-/// # Ok::<(), lockson::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The deadline passed: the end of a lease or of [`with_max_hold`](crate::Lock::with_max_hold), or no renewal that
-    /// Redis confirmed.
-    Expired,
-    /// The key is gone: deleted, flushed, force-released, or lost in a restart.
-    Gone,
-    /// Another owner holds the lock, or the key has another type.
-    Taken,
-    /// The client was closed during the hold.
-    Closed,
-}
-
-/// The most failures that one error names.
-const MOST_NAMED: usize = 8;
-
-impl ErrorKind {
+words! {
+    /// The kinds of [`Error`], one for each fact.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::ErrorKind;
+    ///
+    /// match client.get_lock("import").lock().map(drop) {
+    ///     Err(error) if error.kind() == ErrorKind::OtherKind => eprintln!("who else calls a lock that? {error}"),
+    ///     outcome => outcome?,
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum ErrorKind {
+        /// This thread holds the lock in a way that forbids another take.
+        AlreadyHeld = "already_held",
+        /// An argument is not possible; nothing was sent.
+        BadInput = "bad_input",
+        /// The caller's [`Cancel`](crate::Cancel), or [`Client::stop_waiting`](crate::Client::stop_waiting), ended the
+        /// wait; the lock is not held.
+        Cancelled = "cancelled",
+        /// The client was closed; the lock is not held.
+        Closed = "closed",
+        /// A setting or the URL is not possible.
+        Config = "config",
+        /// Redis was not reached, or did not answer, and the request had no effect.
+        Connection = "connection",
+        /// This client had the lock and lost it; the reason is inside.
+        Lost(Loss) = "lost",
+        /// So few replicas, or disks, had the lock that its [`Durability`](crate::Durability) was not reached; the text
+        /// says how many.
+        NotDurable = "not_durable",
+        /// This thread has no such hold: never taken, released already, or held by another thread.
+        NotHeld = "not_held",
+        /// The name belongs to another kind of lock, or to data that is no lock.
+        OtherKind = "other_kind",
+        /// So few servers of a [red lock](crate::RedLock) answered that no majority is possible; the text says what the
+        /// others said.
+        Quorum = "quorum",
+        /// Redis replied with an error; [`Error::redis_word`] is the first word of that error.
+        Refused = "refused",
+        /// A request was sent and never answered, so it may have run or not. Its effect is cleaned up in the background,
+        /// at the latest by the end of the lease.
+        Unknown = "unknown",
+        /// The server or this build lacks the feature.
+        Unsupported = "unsupported",
+    }
     /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.
     ///
     /// A `Lost` is `lost`, whatever the [`Loss`]. `Display` writes the same.
@@ -131,42 +124,48 @@ impl ErrorKind {
     /// assert_eq!(ErrorKind::AlreadyHeld.as_str(), "already_held");
     /// assert_eq!(ErrorKind::Lost(Loss::Gone).to_string(), "lost");
     /// ```
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::AlreadyHeld => "already_held",
-            Self::BadInput => "bad_input",
-            Self::Cancelled => "cancelled",
-            Self::Closed => "closed",
-            Self::Config => "config",
-            Self::Connection => "connection",
-            Self::Lost(_) => "lost",
-            Self::NotDurable => "not_durable",
-            Self::NotHeld => "not_held",
-            Self::OtherKind => "other_kind",
-            Self::Quorum => "quorum",
-            Self::Refused => "refused",
-            Self::Unknown => "unknown",
-            Self::Unsupported => "unsupported",
-        }
-    }
+    pub fn as_str;
 }
 
-impl Loss {
+words! {
+    /// The way in which a hold was lost.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// use lockson::Loss;
+    ///
+    /// let guard = client.get_lock("stock:42").lock()?;
+    /// match guard.lost() {
+    ///     Some(Loss::Expired) => eprintln!("Redis did not answer, or we were stopped"),
+    ///     Some(loss) => eprintln!("lost: {loss}"),
+    ///     None => println!("ours"),
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Loss {
+        /// The deadline passed: the end of a lease or of [`with_max_hold`](crate::Lock::with_max_hold), or no renewal that
+        /// Redis confirmed.
+        Expired = "expired",
+        /// The key is gone: deleted, flushed, force-released, or lost in a restart.
+        Gone = "gone",
+        /// Another owner holds the lock, or the key has another type.
+        Taken = "taken",
+        /// The client was closed during the hold.
+        Closed = "closed",
+    }
     /// Returns the name of the loss in `snake_case`, for labels of metrics and fields of logs; a name never changes.
     /// `Display` writes a sentence.
     ///
     /// ```
     /// assert_eq!(lockson::Loss::Expired.as_str(), "expired");
     /// ```
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Gone => "gone",
-            Self::Taken => "taken",
-            Self::Closed => "closed",
-        }
-    }
+    pub fn as_str;
 }
+
+/// The most failures that one error names.
+const MOST_NAMED: usize = 8;
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {

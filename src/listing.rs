@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::words;
 use crate::token::FencingToken;
 
 /// Declares structs of facts, with a method that reads each of them.
@@ -49,46 +50,55 @@ macro_rules! record {
 }
 pub(crate) use record;
 
-/// The kind of a lock, for events and lists.
-///
-/// ```
-/// # use lockson::LockKind;
-/// assert_eq!(LockKind::NonReentrantFair.to_string(), "non-reentrant fair");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LockKind {
-    /// [`Client::get_lock`](crate::Client::get_lock).
-    Plain,
-    /// [`Client::get_non_reentrant_lock`](crate::Client::get_non_reentrant_lock).
-    NonReentrant,
-    /// [`Client::get_fair_lock`](crate::Client::get_fair_lock).
-    Fair,
-    /// [`Client::get_non_reentrant_fair_lock`](crate::Client::get_non_reentrant_fair_lock).
-    NonReentrantFair,
-    /// [`Client::get_spin_lock`](crate::Client::get_spin_lock).
-    Spin,
-    /// [`Client::get_fenced_lock`](crate::Client::get_fenced_lock).
-    Fenced,
-    /// The read side of a [`ReadWriteLock`](crate::ReadWriteLock).
-    Read,
-    /// The write side of a [`ReadWriteLock`](crate::ReadWriteLock).
-    Write,
-    /// [`Client::get_token_lock`](crate::Client::get_token_lock).
-    Token,
-    /// [`Client::get_election`](crate::Client::get_election).
-    Leader,
-    /// One value of a group lock; in [`TakeEnded`](crate::TakeEnded) a whole group lock.
-    Group,
-    /// [`Lock::multi`](crate::Lock::multi), in [`TakeEnded`](crate::TakeEnded) only.
-    Multi,
-    /// [`RedLock`](crate::RedLock), in [`TakeEnded`](crate::TakeEnded) only.
-    Red,
-    /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
-    Permit,
-    /// [`Client::get_semaphore`](crate::Client::get_semaphore). Only waiters are listed, and Redis does not store the
-    /// owner id of a taker.
-    Semaphore,
+words! {
+    /// The kind of a lock, for events and lists.
+    ///
+    /// ```
+    /// # use lockson::LockKind;
+    /// assert_eq!(LockKind::NonReentrantFair.to_string(), "non-reentrant fair");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum LockKind {
+        /// [`Client::get_lock`](crate::Client::get_lock).
+        Plain = "plain",
+        /// [`Client::get_non_reentrant_lock`](crate::Client::get_non_reentrant_lock).
+        NonReentrant = "non_reentrant",
+        /// [`Client::get_fair_lock`](crate::Client::get_fair_lock).
+        Fair = "fair",
+        /// [`Client::get_non_reentrant_fair_lock`](crate::Client::get_non_reentrant_fair_lock).
+        NonReentrantFair = "non_reentrant_fair",
+        /// [`Client::get_spin_lock`](crate::Client::get_spin_lock).
+        Spin = "spin",
+        /// [`Client::get_fenced_lock`](crate::Client::get_fenced_lock).
+        Fenced = "fenced",
+        /// The read side of a [`ReadWriteLock`](crate::ReadWriteLock).
+        Read = "read",
+        /// The write side of a [`ReadWriteLock`](crate::ReadWriteLock).
+        Write = "write",
+        /// [`Client::get_token_lock`](crate::Client::get_token_lock).
+        Token = "token",
+        /// [`Client::get_election`](crate::Client::get_election).
+        Leader = "leader",
+        /// One value of a group lock; in [`TakeEnded`](crate::TakeEnded) a whole group lock.
+        Group = "group",
+        /// [`Lock::multi`](crate::Lock::multi), in [`TakeEnded`](crate::TakeEnded) only.
+        Multi = "multi",
+        /// [`RedLock`](crate::RedLock), in [`TakeEnded`](crate::TakeEnded) only.
+        Red = "red",
+        /// [`Client::get_permit_expirable_semaphore`](crate::Client::get_permit_expirable_semaphore).
+        Permit = "permit",
+        /// [`Client::get_semaphore`](crate::Client::get_semaphore). Only waiters are listed, and Redis does not store the
+        /// owner id of a taker.
+        Semaphore = "semaphore",
+    }
+    /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.
+    /// `Display` writes the same, but a hyphen and a space in the kinds without re-entry.
+    ///
+    /// ```
+    /// assert_eq!(lockson::LockKind::NonReentrantFair.as_str(), "non_reentrant_fair");
+    /// ```
+    pub fn as_str;
 }
 
 record! {
@@ -155,32 +165,6 @@ record! {
 }
 
 impl LockKind {
-    /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.
-    /// `Display` writes the same, but a hyphen and a space in the kinds without re-entry.
-    ///
-    /// ```
-    /// assert_eq!(lockson::LockKind::NonReentrantFair.as_str(), "non_reentrant_fair");
-    /// ```
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::NonReentrant => "non_reentrant",
-            Self::Fair => "fair",
-            Self::NonReentrantFair => "non_reentrant_fair",
-            Self::Spin => "spin",
-            Self::Fenced => "fenced",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Token => "token",
-            Self::Leader => "leader",
-            Self::Group => "group",
-            Self::Multi => "multi",
-            Self::Red => "red",
-            Self::Permit => "permit",
-            Self::Semaphore => "semaphore",
-        }
-    }
-
     /// What an error calls a hold of this kind.
     pub(crate) fn noun(self) -> &'static str {
         match self {

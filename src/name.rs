@@ -142,37 +142,6 @@ impl LockName {
         self.key.as_bytes()
     }
 
-    /// The channel for releases of a plain lock.
-    pub(crate) fn channel(&self) -> String {
-        self.prefixed("redisson_lock__channel")
-    }
-
-    /// The channel for releases of a read-write lock.
-    pub(crate) fn read_write_channel(&self) -> String {
-        self.prefixed("redisson_rwlock")
-    }
-
-    /// The list of waiters of a fair lock, in queue order.
-    pub(crate) fn queue(&self) -> String {
-        self.prefixed("redisson_lock_queue")
-    }
-
-    /// The sorted set of waiters of a fair lock, by the time at which Redisson drops each of them.
-    pub(crate) fn queue_deadlines(&self) -> String {
-        self.prefixed("redisson_lock_timeout")
-    }
-
-    /// The sorted set of the waiters of this library for a fair lock, by the time at which the patience with each of
-    /// them ends. Redisson has no such key.
-    pub(crate) fn queue_alive(&self) -> String {
-        self.prefixed("redisson_lock_alive")
-    }
-
-    /// The key of the last fencing token.
-    pub(crate) fn token(&self) -> String {
-        self.prefixed("redisson_lock_token")
-    }
-
     /// The sorted set of taken permits, by the time at which each of them expires.
     pub(crate) fn taken_permits(&self) -> String {
         self.suffixed("timeout")
@@ -182,21 +151,6 @@ impl LockName {
     pub(crate) fn semaphores_of(key: &str) -> [Option<&str>; 2] {
         let Some(name) = key.strip_suffix(":timeout") else { return [None, None] };
         [Some(name), name.strip_prefix('{').and_then(|name| name.strip_suffix('}'))]
-    }
-
-    /// The channel for free permits of a semaphore.
-    pub(crate) fn semaphore_channel(&self) -> String {
-        self.prefixed("redisson_sc")
-    }
-
-    /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
-    pub(crate) fn leader(&self) -> String {
-        self.prefixed("lockson_leader")
-    }
-
-    /// The channel for changes of the leader.
-    pub(crate) fn leader_channel(&self) -> String {
-        self.prefixed("lockson_leader__channel")
     }
 
     /// The channel of a count-down latch. Redisson adds braces also to a name that has some.
@@ -234,6 +188,40 @@ impl LockName {
         [prefix, before, &self.key, after].iter().for_each(|part| text.push_str(part));
         text
     }
+}
+
+/// Declares keys and channels beside the lock by what stands before the name.
+macro_rules! beside {
+    ($($(#[$doc:meta])* $key:ident = $prefix:literal;)*) => {
+        impl LockName {
+            $($(#[$doc])*
+            pub(crate) fn $key(&self) -> String {
+                self.prefixed($prefix)
+            })*
+        }
+    };
+}
+
+beside! {
+    /// The channel for releases of a plain lock.
+    channel = "redisson_lock__channel";
+    /// The channel for releases of a read-write lock.
+    read_write_channel = "redisson_rwlock";
+    /// The list of waiters of a fair lock, in queue order.
+    queue = "redisson_lock_queue";
+    /// The sorted set of waiters of a fair lock, by the time at which Redisson drops each of them.
+    queue_deadlines = "redisson_lock_timeout";
+    /// The sorted set of the waiters of this library for a fair lock, by the time at which the patience with each of
+    /// them ends. Redisson has no such key.
+    queue_alive = "redisson_lock_alive";
+    /// The key of the last fencing token.
+    token = "redisson_lock_token";
+    /// The channel for free permits of a semaphore.
+    semaphore_channel = "redisson_sc";
+    /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
+    leader = "lockson_leader";
+    /// The channel for changes of the leader.
+    leader_channel = "lockson_leader__channel";
 }
 
 impl fmt::Debug for GivenName {
