@@ -3,9 +3,9 @@
 use redis::{Cmd, Value};
 
 use super::answer::RenewalAnswer;
-use super::reply::{int, known};
-use super::{Call, Pipeline, command};
-use crate::error::{Loss, Stop};
+use super::reply::known;
+use super::{Call, command};
+use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
 
@@ -20,22 +20,29 @@ pub(crate) struct Claim {
 pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
     let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
     Call::with_round_trips(&claims[0].0.clone(), false, move |send, _| {
-        let question = |name: &LockName, field: &String| command("HEXISTS", (name.key(), field));
         // Many locks that come into question together are often gone together: then one request tells all.
         let all = || exist(claims.iter().map(|(name, _)| name));
         if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
             return Ok(vec![RenewalAnswer::Lost(Loss::Gone); claims.len()]);
         }
-        let questions: Vec<Cmd> =
-            claims.iter().flat_map(|(name, fields)| fields.iter().map(|field| question(name, field))).collect();
-        let mut replies = send(&questions)?.into_iter();
-        let answers = claims.iter().map(|(_, fields)| {
-            let found = replies.by_ref().take(fields.len()).filter(|reply| *reply != Value::Int(0));
-            Some(found.map(|reply| RenewalAnswer::read(&reply)).collect::<Option<Vec<_>>>()?.into_iter().next())
+        // The key comes last: whether it is there tells a hold that is gone from one whose lock another owner has.
+        let questions = claims.iter().flat_map(|(name, fields)| {
+            fields.iter().map(|field| command("HEXISTS", (name.key(), field))).chain([exist([name])])
         });
-        let answers = known(answers.collect::<Option<Vec<_>>>())?;
-        gone_or_taken(send, claims.iter().map(|(name, _)| name), answers)
+        let replies = send(&questions.collect::<Vec<_>>())?;
+        known(replies.chunks(claims[0].1.len() + 1).map(by_fields).collect())
     })
+}
+
+/// The answer to the questions for the fields of a hold and for the key.
+fn by_fields(replies: &[Value]) -> Option<RenewalAnswer> {
+    let (key, fields) = replies.split_last()?;
+    match (fields.iter().find(|reply| **reply != Value::Int(0)), key) {
+        (Some(found), _) => RenewalAnswer::read(found),
+        (None, Value::Int(there)) => Some(RenewalAnswer::Lost(if *there == 0 { Loss::Gone } else { Loss::Taken })),
+        (None, refusal @ Value::ServerError(_)) => RenewalAnswer::read(refusal),
+        _ => None,
+    }
 }
 
 /// Checks each hold by one question.
@@ -61,30 +68,6 @@ pub(crate) fn by_owner(claim: &Claim, reply: &Value) -> Option<RenewalAnswer> {
     }
 }
 
-/// Completes the answers of claims whose fields are missing: does the key exist? One request covers all keys, because
-/// a server that lost its data lost all of them.
-fn gone_or_taken<'a>(
-    send: &mut Pipeline<'_>,
-    names: impl Iterator<Item = &'a LockName>,
-    answers: Vec<Option<RenewalAnswer>>,
-) -> Result<Vec<RenewalAnswer>, Stop> {
-    let missing: Vec<&LockName> =
-        names.zip(&answers).filter(|(_, answer)| answer.is_none()).map(|(name, _)| name).collect();
-    let mut there = vec![Value::Int(0); missing.len()].into_iter();
-    if !missing.is_empty() && known(send(&[exist(missing.iter().copied())])?.first())? != &Value::Int(0) {
-        let questions: Vec<Cmd> = missing.iter().map(|name| exist([*name])).collect();
-        there = send(&questions)?.into_iter();
-    }
-    let answer = |known: Option<RenewalAnswer>| match known {
-        Some(answer) => Some(answer),
-        None => Some(match there.next()? {
-            error @ Value::ServerError(_) => RenewalAnswer::read(&error)?,
-            count => RenewalAnswer::Lost(if int(&count)? == 0 { Loss::Gone } else { Loss::Taken }),
-        }),
-    };
-    known(answers.into_iter().map(answer).collect())
-}
-
 /// The request that counts the keys with these names.
 fn exist<'a>(names: impl IntoIterator<Item = &'a LockName>) -> Cmd {
     command("EXISTS", names.into_iter().map(LockName::key).collect::<Vec<_>>())
@@ -96,6 +79,7 @@ const MANY: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Stop;
     use crate::kinds::{Kind, ReadWrite};
     use crate::script::Side;
     use crate::transport::PubSub;
@@ -141,10 +125,10 @@ mod tests {
     #[test]
     fn a_field_is_there_gone_taken_or_refused() {
         let call = fields(&claims(&["a", "b", "c", "d", "e"]), |owner| vec![owner.to_string()]);
-        let wrong = b"*5\r\n:1\r\n:0\r\n:0\r\n-WRONGTYPE no hash\r\n-NOPERM no\r\n";
-        let (asked, answers) = look(&call, [wrong, b"*1\r\n:1\r\n", b"*2\r\n:0\r\n:1\r\n"]);
-        assert_eq!(asked[0], ["HEXISTS a me", "HEXISTS b me", "HEXISTS c me", "HEXISTS d me", "HEXISTS e me"]);
-        assert_eq!(asked[1..], [vec!["EXISTS b c"], vec!["EXISTS b", "EXISTS c"]]);
+        let replies = b"*10\r\n:1\r\n:1\r\n:0\r\n:0\r\n:0\r\n:1\r\n-WRONGTYPE no hash\r\n:1\r\n:0\r\n-NOPERM no\r\n";
+        let (asked, answers) = look(&call, [replies, b"*0\r\n", b"*0\r\n"]);
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0][..4], ["HEXISTS a me", "EXISTS a", "HEXISTS b me", "EXISTS b"]);
         let answers = answers.unwrap();
         let (known, refused) = answers.split_at(4);
         assert_eq!(
@@ -162,9 +146,8 @@ mod tests {
     #[test]
     fn one_field_of_two_is_a_hold() {
         let call = fields(&claims(&["a", "b"]), |owner| vec![owner.to_string(), format!("{owner}:write")]);
-        let (asked, answers) = look(&call, [b"*4\r\n:0\r\n:1\r\n:0\r\n:0\r\n", b"*1\r\n:0\r\n", b"*0\r\n"]);
-        assert_eq!(asked.len(), 2, "all that are missing are gone");
-        assert_eq!(asked[0], ["HEXISTS a me", "HEXISTS a me:write", "HEXISTS b me", "HEXISTS b me:write"]);
+        let (asked, answers) = look(&call, [b"*6\r\n:0\r\n:1\r\n:1\r\n:0\r\n:0\r\n:0\r\n", b"*0\r\n", b"*0\r\n"]);
+        assert_eq!(asked[0][..3], ["HEXISTS a me", "HEXISTS a me:write", "EXISTS a"]);
         assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, RenewalAnswer::Lost(Loss::Gone)]);
     }
 
@@ -208,11 +191,11 @@ mod tests {
         let (asked, answers) = look(&call, [b"*1\r\n:0\r\n", b"*0\r\n", b"*0\r\n"]);
         assert_eq!(asked, [vec![all.clone()]]);
         assert_eq!(answers.unwrap(), vec![RenewalAnswer::Lost(Loss::Gone); MANY]);
-        let there = format!("*{MANY}\r\n{}", ":1\r\n".repeat(MANY));
+        let there = format!("*{}\r\n{}", 2 * MANY, ":1\r\n".repeat(2 * MANY));
         // One that is left, or no right to one of them: each is asked about.
         for first in ["*1\r\n:1\r\n", "*1\r\n-NOPERM no\r\n"] {
             let (asked, answers) = look(&call, [first.as_bytes(), there.as_bytes(), b"*0\r\n"]);
-            assert_eq!((asked[0].as_slice(), asked[1].len()), ([all.clone()].as_slice(), MANY));
+            assert_eq!((asked[0].as_slice(), asked[1].len()), ([all.clone()].as_slice(), 2 * MANY));
             assert_eq!(answers.unwrap(), vec![RenewalAnswer::Renewed; MANY]);
         }
     }
@@ -228,10 +211,9 @@ mod tests {
     #[test]
     fn a_look_that_follows_its_key_ends_at_another_server() {
         let by_field = || fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
-        let ends = |call: Call<Vec<RenewalAnswer>>, first: &[u8]| {
-            let mut replies = [first, b"*1\r\n-ASK 5 127.0.0.1:1\r\n"].into_iter();
+        let ends = |call: Call<Vec<RenewalAnswer>>, reply: &[u8]| {
             let outcome = call.round_trips().unwrap().run(
-                &mut |_| match redis::parse_redis_value(known(replies.next())?).unwrap() {
+                &mut |_| match redis::parse_redis_value(reply).unwrap() {
                     Value::Array(replies) => Ok(replies),
                     _ => panic!("a list"),
                 },
@@ -243,20 +225,20 @@ mod tests {
             }
         };
         for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
-            let reply = format!("*1\r\n-{word} 5 127.0.0.1:1\r\n");
+            let reply = format!("*2\r\n-{word} 5 127.0.0.1:1\r\n-{word} 5 127.0.0.1:1\r\n");
             for call in [by_field, || values(&["a"])] {
                 assert_eq!(ends(call().following_its_key(), reply.as_bytes()).as_deref(), Some(word));
                 assert_eq!(ends(call(), reply.as_bytes()), None, "the refusal is the answer for one of several");
             }
         }
-        assert_eq!(ends(by_field().following_its_key(), b"*1\r\n-WRONGTYPE no\r\n"), None);
-        assert_eq!(ends(by_field().following_its_key(), b"*1\r\n:0\r\n").as_deref(), Some("ASK"), "the last command");
+        assert_eq!(ends(by_field().following_its_key(), b"*2\r\n-WRONGTYPE no\r\n:1\r\n"), None);
+        assert_eq!(ends(by_field().following_its_key(), b"*2\r\n:0\r\n-ASK 5 127.0.0.1:1\r\n").as_deref(), Some("ASK"));
     }
 
     #[test]
     fn a_reply_of_unknown_shape_is_no_answer() {
         let call = fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
-        assert!(look(&call, [b"*1\r\n+what\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
-        assert!(look(&call, [b"*1\r\n:0\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nx\r\n"]).1.is_none());
+        assert!(look(&call, [b"*2\r\n+what\r\n:1\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
+        assert!(look(&call, [b"*2\r\n:0\r\n$1\r\nx\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
     }
 }
