@@ -18,7 +18,7 @@ record! {
     /// println!("{} wait", found.waiting_clients());
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    #[derive(PartialEq, Eq)]
+    #[derive(Default, PartialEq, Eq)]
     pub struct Inspection {
         /// Returns the name, with the prefix of the client.
         name: String => [&str],
@@ -63,7 +63,7 @@ record! {
     }
 
     /// A holder of what was inspected; see [`Inspection`].
-    #[derive(PartialEq, Eq)]
+    #[derive(Default, PartialEq, Eq)]
     pub struct InspectedHolder {
         /// Returns the owner id as stored: of a token lock its value, of a permit its id as
         /// [`PermitId`](crate::PermitId) shows it.

@@ -28,7 +28,13 @@ pub(crate) fn inspect(name: &LockName, skew: Duration) -> Call<IfLock<Inspection
     let name = name.clone();
     // Told as a call that publishes, because the question depends on the kind of pub/sub.
     Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
-        let mut inspector = Inspector { send, name: &name, skew, pub_sub, found: nothing(&name) };
+        let mut inspector = Inspector {
+            send,
+            name: &name,
+            skew,
+            pub_sub,
+            found: Inspection { name: name.to_string(), ..Inspection::default() },
+        };
         // A reply without end is that of other data.
         let is_lock =
             inspector.run().map_err(|stop| if let Stop::TooLong(_) = stop { Stop::NotALock } else { stop })?;
@@ -328,26 +334,8 @@ impl Inspector<'_, '_> {
     }
 }
 
-fn nothing(name: &LockName) -> Inspection {
-    Inspection {
-        name: name.to_string(),
-        kind: None,
-        holders: vec![],
-        holder_count: 0,
-        remaining: None,
-        waiters: vec![],
-        waiting_clients: 0,
-        token: None,
-        available: None,
-        leader: None,
-        held_for: None,
-        without_rights: vec![],
-        without_clients: None,
-    }
-}
-
 fn holder(owner: String, hold_count: u64) -> InspectedHolder {
-    InspectedHolder { owner, hold_count, side: None, value: None, remaining: None, client: None }
+    InspectedHolder { owner, hold_count, ..InspectedHolder::default() }
 }
 
 /// The reply to a command; nil where the key has another type, or the user lacks a right, which is listed.
