@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
@@ -10,8 +10,7 @@ use crate::engine::{Handle, Inquiry, Modifiers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::OwnedGuard;
 use crate::hold::Hold;
-use crate::kinds::leader::{self, Elected, LeaderLock, Reading};
-use crate::listing::record;
+use crate::kinds::leader::{self, Leader, LeaderLock, Reading};
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::time::Deadline;
@@ -90,29 +89,6 @@ pub struct Leadership {
     candidate: Arc<str>,
 }
 
-record! {
-    /// The leader, as Redis told when it was asked.
-    ///
-    /// Two leaders are equal only if they are the same term: a candidate that resigned and won again has another token.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// if let Some(leader) = client.get_election("scheduler").leader()? {
-    ///     println!("{} leads since {:?} with token {}", leader.candidate(), leader.since(), leader.token());
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    #[derive(PartialEq, Eq)]
-    pub struct Leader {
-        /// Returns the text of the candidate.
-        candidate: String => [&str],
-        /// Returns the token of the term; a later term has a greater one.
-        token: FencingToken => [FencingToken],
-        /// Returns when the term began, by the clock of the server.
-        since: SystemTime => [SystemTime],
-    }
-}
-
 impl Election {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
         Self { handle: handle.clone(), name, modifiers: Modifiers::default() }
@@ -188,7 +164,7 @@ impl Election {
     /// `BadInput` for an impossible name; refusals and outages of the server.
     pub fn leader(&self) -> Result<Option<Leader>> {
         let reading = self.handle.ask("leadership", &self.name, |engine, name| engine.sender.ask(&leader::read(name)));
-        reading.map(Leader::of)
+        reading.map(|reading| reading.leader)
     }
 
     /// Waits until the leader is another than `last`, for at most `wait`, and returns the leader then.
@@ -219,14 +195,13 @@ impl Election {
             // Without a message, the leader changes when the lock expires. One millisecond is added, because the key is
             // gone only after its last millisecond.
             let expires = u64::try_from(reading.ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
-            let is_last = Leader::of(reading.clone()).as_ref() == last;
-            is_last.then_some(expires.unwrap_or(Duration::MAX))
+            (reading.leader.as_ref() == last).then_some(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.handle.ask("leadership", &self.name, |engine, name| {
             let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel };
             engine.inquire(&inquiry, Deadline::after(wait), unwanted)
         });
-        Ok(changed?.map_or_else(|| last.cloned(), Leader::of))
+        Ok(changed?.map_or_else(|| last.cloned(), |reading| reading.leader))
     }
 
     /// Ends the leadership of whatever candidate, and lets the others win. Returns whether there was a leader.
@@ -433,13 +408,5 @@ impl Deref for Leadership {
 
     fn deref(&self) -> &Hold {
         self.guard.hold()
-    }
-}
-
-impl Leader {
-    fn of(reading: Reading) -> Option<Self> {
-        let Elected { candidate, token, since_ms } = reading.leader?;
-        let since = UNIX_EPOCH.checked_add(Duration::from_millis(since_ms)).unwrap_or(UNIX_EPOCH);
-        Some(Self { candidate, token: FencingToken::new(token), since })
     }
 }

@@ -29,6 +29,7 @@ pub(crate) use fair::Fair;
 pub use fenced::ACCEPT_IF_NOT_OLDER;
 pub(crate) use fenced::Fenced;
 pub(crate) use group::Group;
+pub use leader::Leader;
 pub(crate) use plain::Plain;
 pub(crate) use read_write::ReadWrite;
 pub use spin::Backoff;

@@ -169,7 +169,7 @@ pub use config::ClientBuilder;
 #[cfg(feature = "credentials")]
 pub use credentials::{Credentials, Login};
 pub use durability::Durability;
-pub use election::{Candidate, Election, Leader, Leadership};
+pub use election::{Candidate, Election, Leadership};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
     HoldEnded, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed,
@@ -178,7 +178,7 @@ pub use event::{
 pub use guard::{AnyThread, Guard, ItsThread, OwnedGuard};
 pub use hold::Hold;
 pub use inspection::{ClientConnection, InspectedHolder, InspectedWaiter, Inspection};
-pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, ReleaseBy, TokenOptions};
+pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, Leader, ReleaseBy, TokenOptions};
 pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};

@@ -1,8 +1,11 @@
 //! The lock of an election: the fenced lock, and a hash that tells which candidate holds it.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{AcquireArgs, Kind, UNLOCKED, prelude::*};
+use crate::listing::record;
+use crate::token::FencingToken;
 
 static ACQUIRE: Script = lua!("leader/acquire.lua");
 static RELEASE: Script = lua!("leader/release.lua");
@@ -71,16 +74,30 @@ impl Kind for LeaderLock {
 pub(crate) struct Reading {
     /// The time to live of the lock; negative without a lock, or for a lock without expiry.
     pub(crate) ttl_ms: i64,
-    pub(crate) leader: Option<Elected>,
+    pub(crate) leader: Option<Leader>,
 }
 
-/// The leader, as stored in Redis.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Elected {
-    pub(crate) candidate: String,
-    pub(crate) token: u64,
-    /// The time of the grant by the clock of the server, in ms since 1970.
-    pub(crate) since_ms: u64,
+record! {
+    /// The leader, as Redis told when it was asked.
+    ///
+    /// Two leaders are equal only if they are the same term: a candidate that resigned and won again has another token.
+    ///
+    /// ```no_run
+    /// # let client = lockson::Client::connect("redis://localhost")?;
+    /// if let Some(leader) = client.get_election("scheduler").leader()? {
+    ///     println!("{} leads since {:?} with token {}", leader.candidate(), leader.since(), leader.token());
+    /// }
+    /// # Ok::<(), lockson::Error>(())
+    /// ```
+    #[derive(PartialEq, Eq)]
+    pub struct Leader {
+        /// Returns the text of the candidate.
+        candidate: String => [&str],
+        /// Returns the token of the term; a later term has a greater one.
+        token: FencingToken => [FencingToken],
+        /// Returns when the term began, by the clock of the server.
+        since: SystemTime => [SystemTime],
+    }
 }
 
 pub(crate) fn read(name: &LockName) -> Call<Reading> {
@@ -92,8 +109,9 @@ impl Reading {
         match list(reply)? {
             [ttl_ms] => Some(Self { ttl_ms: int(ttl_ms)?, leader: None }),
             [ttl_ms, token, since, candidate] => {
-                let elected = Elected { candidate: text(candidate)?, token: number(token)?, since_ms: number(since)? };
-                Some(Self { ttl_ms: int(ttl_ms)?, leader: Some(elected) })
+                let since = UNIX_EPOCH.checked_add(Duration::from_millis(number(since)?)).unwrap_or(UNIX_EPOCH);
+                let leader = Leader { candidate: text(candidate)?, token: FencingToken::new(number(token)?), since };
+                Some(Self { ttl_ms: int(ttl_ms)?, leader: Some(leader) })
             }
             _ => None,
         }
@@ -108,7 +126,8 @@ mod tests {
     fn a_reading_has_a_leader_or_a_time_only() {
         let read = |reply: &str| Reading::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
         assert_eq!(read("*1\r\n:-2\r\n"), Some(Reading { ttl_ms: -2, leader: None }));
-        let leader = Elected { candidate: "a b".into(), token: 7, since_ms: 9 };
+        let since = UNIX_EPOCH + Duration::from_millis(9);
+        let leader = Leader { candidate: "a b".into(), token: FencingToken::new(7), since };
         let whole = "*4\r\n:50\r\n$1\r\n7\r\n$1\r\n9\r\n$3\r\na b\r\n";
         assert_eq!(read(whole), Some(Reading { ttl_ms: 50, leader: Some(leader) }));
         assert_eq!(read("*4\r\n:50\r\n$1\r\nx\r\n$1\r\n9\r\n$3\r\na b\r\n"), None);
