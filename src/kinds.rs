@@ -225,7 +225,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        query::is_held(name)
+        self.holder(name).map(|holder| holder.map(|holder| holder.is_some()))
     }
 
     /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.

@@ -86,16 +86,12 @@ impl Kind for Group {
         call.arg(name.field()).publishing(&name.channel(), UNLOCKED)
     }
 
-    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        self.hold(name).map(|hold| Ok(hold.is_some()))
-    }
-
     fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
-        self.hold(name).map(|hold| Some(hold?.left))
+        self.hold(name).map(|hold| Some(hold?.1))
     }
 
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-        self.hold(name).map(|hold| Ok(hold.map(|hold| (hold.owner, hold.count))))
+        self.hold(name).map(|hold| Ok(hold.map(|(holder, _)| holder)))
     }
 }
 
@@ -127,23 +123,14 @@ impl Group {
     }
 }
 
-/// The hold of a value, as Redis has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ValueHold {
-    owner: String,
-    count: u64,
-    left: Duration,
-}
+/// The owner of a value, its hold count, and the time that is left.
+type ValueHold = ((String, u64), Duration);
 
 /// Reads the reply to `group/look.lua`.
 fn read_hold(reply: &Value) -> Option<Option<ValueHold>> {
     match list(reply)? {
         [] => Some(None),
-        [owner, count, left] => Some(Some(ValueHold {
-            owner: text(owner)?,
-            count: u64::try_from(int(count)?).ok()?,
-            left: Duration::from_millis(u64::try_from(int(left)?).ok()?),
-        })),
+        [owner, count, left] => Some(Some(((text(owner)?, number(count)?), Duration::from_millis(number(left)?)))),
         _ => None,
     }
 }

@@ -40,18 +40,14 @@ pub(crate) struct NotANumber;
 
 /// The owner in a hash of one owner and its hold count.
 pub(crate) fn holder(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-    some_fields(name, |reply| Some(sole_owner(read_fields(reply)?).map(|owner| owner.and_then(counted))))
+    some_fields(name, |reply| Some(sole_owner(read_fields(reply)?)))
 }
 
-/// Whether a lock that is a hash of one owner and its hold count is held.
-pub(crate) fn is_held(name: &LockName) -> Call<IfLock<bool>> {
-    some_fields(name, |reply| Some(sole_owner(read_fields(reply)?).map(|owner| owner.is_some())))
-}
-
-fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, String)>> {
+fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, u64)>> {
     match fields.pop() {
-        Some(field) if !fields.is_empty() || !is_owner(&field.0) => Err(NotALock),
-        owner => Ok(owner),
+        None => Ok(None),
+        Some(field) if fields.is_empty() && is_owner(&field.0) => Ok(Some(counted(field))),
+        Some(_) => Err(NotALock),
     }
 }
 
@@ -68,7 +64,8 @@ fn is_owner(field: &str) -> bool {
 /// The writer in the hash of a read-write lock.
 pub(crate) fn writer(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
-        let of_writer = |(field, count): (String, String)| counted((field.strip_suffix(":write")?.to_owned(), count));
+        let of_writer =
+            |(field, count): (String, String)| Some(counted((field.strip_suffix(":write")?.to_owned(), count)));
         Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().find_map(of_writer)))
     })
 }
@@ -77,7 +74,7 @@ pub(crate) fn writer(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
 pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
         let reads = |(field, _): &(String, String)| field != "mode" && !field.ends_with(":write");
-        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().filter(reads).find_map(counted)))
+        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().find(reads).map(counted)))
     })
 }
 
@@ -93,8 +90,9 @@ fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
     Call::plain(&["HRANDFIELD"], name, read).arg("3").arg("WITHVALUES")
 }
 
-fn counted((owner, count): (String, String)) -> Option<(String, u64)> {
-    Some((owner, count.parse().ok()?))
+/// An owner and its hold count. A count that is no number, which only others write, is still that of a hold.
+fn counted((owner, count): (String, String)) -> (String, u64) {
+    (owner, count.parse().unwrap_or(1))
 }
 
 /// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.

@@ -302,8 +302,8 @@ fn ours_wait_for_java_and_get_the_value_from_it() {
     let states = refused(changes_nothing(&server, &values.acquire()));
     assert!(BUSY(&states[0]) && states[1] == PartState::Free, "{states:?}");
     let held = run(&server, &NO_SKEW.hold(&values.names[0])).unwrap();
-    assert_eq!((&*held.owner, held.count), (java.owner, 2));
-    assert!(held.left > Duration::from_secs(25) && run(&server, &NO_SKEW.hold(&values.names[1])).is_none());
+    assert_eq!((&*held.0.0, held.0.1), (java.owner, 2));
+    assert!(held.1 > Duration::from_secs(25) && run(&server, &NO_SKEW.hold(&values.names[1])).is_none());
     assert_eq!(java.unlock(&[values.field(0)]), Some(0));
     assert!(!is_granted(&server, &values));
     assert!(is_granted(&server, &Values::of(&["b"])) && java.renew(30_000, &[values.field(0)]));

@@ -92,7 +92,7 @@ fn a_count_that_java_wrote_without_us_is_no_number_to_trip_over() {
         server.run(&["HSET", &name, "somebody:1", odd]);
         assert!(lock.try_lock().unwrap().is_none(), "{odd:?}");
         assert!(lock.is_locked().unwrap());
-        lock.holder().unwrap();
+        assert_eq!(lock.holder().unwrap().expect("somebody holds it").owner(), "somebody:1");
         assert!(lock.force_unlock().unwrap());
     }
     // Lockson's own field, damaged: the count is absolute, so the next request repairs the field.
