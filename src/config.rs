@@ -1,5 +1,6 @@
 //! All settings with their defaults and units, and the builder that sets them.
 
+use std::fmt::{self, Debug};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +38,8 @@ pub struct ClientBuilder {
 #[derive(Clone)]
 pub(crate) struct Url(pub(crate) String);
 
-impl std::fmt::Debug for Url {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Target::parse(&self.0) {
             Ok(target) => write!(f, "{target}"),
             Err(error) => write!(f, "{error}"),
@@ -94,10 +95,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn watchdog(mut self, timeout: Duration, interval: Duration) -> Self {
-        self.config.watchdog_timeout = timeout;
-        self.config.watchdog_interval = interval;
-        self
+    pub fn watchdog(self, timeout: Duration, interval: Duration) -> Self {
+        self.with(|config| (config.watchdog_timeout, config.watchdog_interval) = (timeout, interval))
     }
 
     /// Sets the largest number of locks that the watchdog renews together, in requests of up to 20 locks. 1 to 1,000.
@@ -142,10 +141,8 @@ impl ClientBuilder {
     ///     .connect_lazily()?;
     /// # Ok::<(), lockson::Error>(())
     /// ```
-    pub fn command_timeout(mut self, timeout: Duration) -> Self {
-        self.config.command_timeout = timeout;
-        self.config.has_command_timeout = true;
-        self
+    pub fn command_timeout(self, timeout: Duration) -> Self {
+        self.with(|config| (config.command_timeout, config.has_command_timeout) = (timeout, true))
     }
 
     /// Sets whether a client of a Redis Cluster publishes and subscribes by sharded pub/sub, as Redisson's
@@ -389,12 +386,8 @@ impl Config {
         within("outage_limit()", self.outage_limit, Duration::ZERO, Lease::LONGEST, "at most 365 days")?;
         within("drop_timeout()", self.drop_timeout, Duration::ZERO, HOUR, "at most 1 hour")?;
         within("idle_timeout()", self.idle_timeout, Duration::from_millis(10), Lease::LONGEST, "10 ms to 365 days")?;
-        if self.watchdog_batch == 0 || self.watchdog_batch > 1_000 {
-            return fail(format!("watchdog_batch() cannot be {}; give 1 to 1,000", self.watchdog_batch));
-        }
-        if self.max_connections == 0 || self.max_connections > 10_000 {
-            return fail(format!("max_connections() cannot be {}; give 1 to 10,000", self.max_connections));
-        }
+        within("watchdog_batch()", self.watchdog_batch, 1, 1_000, "1 to 1,000")?;
+        within("max_connections()", self.max_connections, 1, 10_000, "1 to 10,000")?;
         let name = &self.client_name;
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
             return fail(format!(
@@ -454,9 +447,9 @@ impl Default for Config {
     }
 }
 
-fn within(setting: &str, value: Duration, least: Duration, most: Duration, bounds: &str) -> Result<()> {
+fn within<T: PartialOrd + Debug>(setting: &str, value: T, least: T, most: T, bounds: &str) -> Result<()> {
     if value < least || value > most {
-        let value = if value == Duration::MAX { "Duration::MAX".to_owned() } else { format!("{value:?}") };
+        let value = format!("{value:?}").replace(&format!("{:?}", Duration::MAX), "Duration::MAX");
         return fail(format!("{setting} cannot be {value}; give {bounds}"));
     }
     Ok(())
