@@ -122,13 +122,13 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn lost(&self) -> Option<Loss> {
-        let kept = match &self.0 {
-            Of::One(_) => None,
-            Of::Several(several) => Some(&several.lost),
-        };
-        let known = kept.and_then(|kept| kept.get().copied());
         let lost = || quorum::loss(self.at(Instant::now()), self.needed());
-        known.or_else(lost).map(|loss| kept.map_or(loss, |kept| *kept.get_or_init(|| loss)))
+        match &self.0 {
+            Of::One(_) => lost(),
+            Of::Several(several) => {
+                several.lost.get().copied().or_else(|| lost().map(|loss| *several.lost.get_or_init(|| loss)))
+            }
+        }
     }
 
     /// Waits until the lock is lost, for at most `limit`.
