@@ -10,7 +10,6 @@ static REENTER: Script = lua!("read_write/reenter.lua");
 static RELEASE: Script = lua!("read_write/release.lua");
 static RENEW: Script = lua!("read_write/renew.lua");
 static FORCE_RELEASE: Script = lua!("read_write/force_release.lua");
-static IS_LOCKED: Script = lua!("read_write/is_locked.lua");
 
 /// One side of Redisson's read-write lock.
 #[derive(Debug)]
@@ -108,33 +107,17 @@ impl Kind for ReadWrite {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        let message = match self.side {
-            Side::Exclusive => "1",
-            Side::Shared => "0",
+        let (mode, message) = match self.side {
+            Side::Exclusive => ("write", "1"),
+            Side::Shared => ("read", "0"),
         };
-        FORCE_RELEASE
-            .call(name, &[name.key()], read_forced)
-            .arg(self.mode())
-            .publishing(&name.read_write_channel(), message)
-    }
-
-    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        IS_LOCKED.call(name, &[name.key()], |reply| Some(Ok(int(reply)? == 1))).arg(self.mode())
+        FORCE_RELEASE.call(name, &[name.key()], read_forced).arg(mode).publishing(&name.read_write_channel(), message)
     }
 
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
         match self.side {
             Side::Exclusive => query::writer(name),
             Side::Shared => query::reader(name),
-        }
-    }
-}
-
-impl ReadWrite {
-    fn mode(&self) -> &'static str {
-        match self.side {
-            Side::Exclusive => "write",
-            Side::Shared => "read",
         }
     }
 }
