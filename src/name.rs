@@ -45,31 +45,20 @@ impl GivenName {
         Self { text: format!("{group}[{value}]").into(), checked }
     }
 
-    /// Refuses a name for use on a cluster whose braces make no hash tag: the keys of one lock need a common slot.
-    pub(crate) fn in_one_slot(self) -> Self {
-        let has_no_tag = |name: &LockName| name.key.contains(['{', '}']) && hashed_part(name.key()) == name.key();
-        self.refused_if(
-            has_no_tag,
-            "its braces make no hash tag, as in {orders}:42, so its keys would be in several slots",
-        )
-    }
-
-    /// Refuses a name with braces for a kind that adds braces to any name on a cluster.
-    pub(crate) fn in_one_slot_with_braces(self) -> Self {
-        let has_braces = |name: &LockName| name.key.contains(['{', '}']);
-        self.refused_if(
-            has_braces,
-            "the name of a latch has no braces there, because its channel would be in another slot",
-        )
-    }
-
-    fn refused_if(self, is_refused: impl FnOnce(&LockName) -> bool, why: &str) -> Self {
+    /// Refuses a name for use on a cluster whose braces make no hash tag: the keys of one lock need a common slot. To the
+    /// channel of a latch braces are added in any case.
+    pub(crate) fn in_one_slot(self, is_of_latch: bool) -> Self {
         let checked = self.checked.and_then(|name| {
-            if is_refused(&name) {
-                let text = format!("this name cannot be used on a cluster: {why}");
-                return Err(Error::new(ErrorKind::BadInput, text).about(&name));
-            }
-            Ok(name)
+            let has_braces = name.key.contains(['{', '}']);
+            let why = if has_braces && is_of_latch {
+                "the name of a latch has no braces there, because its channel would be in another slot"
+            } else if has_braces && hashed_part(name.key()) == name.key() {
+                "its braces make no hash tag, as in {orders}:42, so its keys would be in several slots"
+            } else {
+                return Ok(name);
+            };
+            let text = format!("this name cannot be used on a cluster: {why}");
+            Err(Error::new(ErrorKind::BadInput, text).about(&name))
         });
         Self { checked, ..self }
     }
@@ -329,8 +318,8 @@ mod tests {
                 known.read_holds(),
             ];
             let is_one = |other: &String| hashed_part(other.as_bytes()) == hashed_part(known.key());
-            assert_eq!(given.in_one_slot().checked().is_ok(), others.iter().all(is_one), "{name}");
-            let latch = GivenName::new(name.into()).in_one_slot_with_braces();
+            assert_eq!(given.in_one_slot(false).checked().is_ok(), others.iter().all(is_one), "{name}");
+            let latch = GivenName::new(name.into()).in_one_slot(true);
             assert_eq!(latch.checked().is_ok(), !name.contains(['{', '}']), "{name}");
             assert!(latch.checked().is_err() || is_one(&known.latch_channel()), "{name}");
         }

@@ -135,19 +135,19 @@ impl Handle {
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
         let given = GivenName::new(self.0.0.full_name(name));
-        if self.has_slots() { given.in_one_slot() } else { given }
+        if self.has_slots() { given.in_one_slot(false) } else { given }
     }
 
     /// The name of a latch that stands in Redis.
     pub(crate) fn name_of_latch(&self, name: &str) -> GivenName {
         let given = GivenName::new(self.0.0.full_name(name));
-        if self.has_slots() { given.in_one_slot_with_braces() } else { given }
+        if self.has_slots() { given.in_one_slot(true) } else { given }
     }
 
     /// The name of a value of the group.
     pub(crate) fn name_of_value(&self, group: &str, value: &str) -> GivenName {
         let given = GivenName::of_value(&self.0.0.full_name(group), value);
-        if self.has_slots() { given.in_one_slot() } else { given }
+        if self.has_slots() { given.in_one_slot(false) } else { given }
     }
 }
 
