@@ -120,7 +120,7 @@ impl Rounds {
         self.parts[part].is_silent = true;
     }
 
-    /// Records that the part was not taken, because another part of the same request was busy.
+    /// Records that the part was not taken, because another part of the same request was busy, or was taken and lost.
     pub(crate) fn passed(&mut self, part: usize) {
         (self.parts[part].is_granted, self.parts[part].is_busy) = (false, false);
     }
@@ -131,11 +131,6 @@ impl Rounds {
         if let Phase::GivingBack { blocker, .. } = self.phase {
             self.phase = blocker.map_or(Phase::ToAsk, Phase::Blocked);
         }
-    }
-
-    /// Records that a granted part is lost.
-    pub(crate) fn lost(&mut self, part: usize) {
-        self.passed(part);
     }
 
     fn has_all(&self) -> bool {

@@ -195,7 +195,7 @@ impl<'a> All<'a> {
         failed.map_or(Ok(()), Err)?;
         for (place, _) in self.look()?.into_iter().flatten() {
             // The answers take longer than half of the lease.
-            self.rounds.lost(place);
+            self.rounds.passed(place);
         }
         Ok(false)
     }
@@ -218,7 +218,7 @@ impl<'a> All<'a> {
                     return Err(engine.keeper.lost(hold, loss).about(request.name));
                 }
                 Phase::Lost(_) | Phase::Releasing | Phase::Done => {
-                    self.rounds.lost(place);
+                    self.rounds.passed(place);
                     is_lost = true;
                 }
             }

@@ -531,7 +531,7 @@ impl Caller {
     }
 
     fn lost(&mut self, part: usize) {
-        self.rounds.lost(part);
+        self.rounds.passed(part);
         self.granted.remove(part);
     }
 

@@ -107,7 +107,7 @@ fn pauses_grow_with_the_rounds_up_to_a_limit() {
         let Step::Wait(part) = rounds.next(|| 0) else { panic!("a part is waited for") };
         rounds.granted(part);
         assert_eq!(rounds.next(|| 0), Step::AskRest);
-        rounds.lost(part);
+        rounds.passed(part);
     }
 }
 
@@ -251,7 +251,7 @@ fn a_lost_part_is_never_waited_for() {
     caller.is_told(Step::AskRest);
     caller.granted(&[1]);
     caller.is_told(Step::Check);
-    caller.0.lost(1);
+    caller.0.passed(1);
     caller.gives_back();
     caller.is_told(Step::Wait(0));
 }
@@ -345,7 +345,7 @@ impl Surroundings {
                     _ => {
                         let part = *self.granted.first().unwrap();
                         self.granted.remove(&part);
-                        self.rounds.lost(part);
+                        self.rounds.passed(part);
                     }
                 }
             }
