@@ -7,7 +7,6 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::engine::several::Members;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::ReleaseFailed;
@@ -245,34 +244,20 @@ impl<T, On> Guard<T, On> {
         if self.numbers.is_empty() {
             return vec![];
         }
-        let numbers = std::mem::take(&mut self.numbers);
-        match self.hold.locks() {
-            None => {
-                let mut ones = self.hold.ones().zip(numbers);
-                let failed = ones.find_map(|(one, number)| give_back_one(one, number, limit).err());
-                failed.map_or_else(Vec::new, |error| vec![(0, error)])
-            }
-            Some(locks) => self.give_back_all(locks, numbers, limit),
-        }
-    }
-
-    fn give_back_all(
-        &self,
-        locks: &Members,
-        numbers: GuardNumbers,
-        limit: fn(&Config) -> Duration,
-    ) -> Vec<(usize, Error)> {
-        let ones: Vec<_> = self.hold.ones().zip(numbers).collect();
-        let operations = match ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>() {
-            Ok(operations) => operations,
-            Err(error) => {
-                let failures = ones.iter().map(|(one, _)| error.clone().about(&one.state.name));
-                return failures.enumerate().collect();
-            }
+        let mut ones = self.hold.ones().zip(std::mem::take(&mut self.numbers));
+        let Some(locks) = self.hold.locks() else {
+            let failed = ones.find_map(|(one, number)| give_back_one(one, number, limit).err());
+            return failed.map(|error| (0, error)).into_iter().collect();
         };
-        let held = operations.iter().zip(&ones);
-        let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
-        let outcomes = release_at_once(&held.collect::<Vec<_>>(), |engine| locks.bounds(engine, limit(&engine.config)));
+        let ones: Vec<_> = ones.collect();
+        let outcomes = match ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>() {
+            Ok(operations) => {
+                let held = operations.iter().zip(&ones);
+                let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
+                release_at_once(&held.collect::<Vec<_>>(), |engine| locks.bounds(engine, limit(&engine.config)))
+            }
+            Err(error) => ones.iter().map(|(one, _)| Err(error.clone().about(&one.state.name))).collect(),
+        };
         outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
     }
 
