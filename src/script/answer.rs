@@ -27,11 +27,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn of(self, side: Side) -> usize {
-        match side {
-            Side::Exclusive => self.exclusive,
-            Side::Shared => self.shared,
-        }
+    pub(crate) fn of(mut self, side: Side) -> usize {
+        *self.of_mut(side)
     }
 
     pub(crate) fn of_mut(&mut self, side: Side) -> &mut usize {
@@ -84,8 +81,7 @@ pub(crate) fn read_outcome(reply: &Value) -> Option<Result<(), Loss>> {
 pub(crate) fn read_release(reply: &Value) -> Option<Released> {
     match list(reply)? {
         [Value::Int(1), receivers] => Some(Ok(u64::try_from(int(receivers)?).ok())),
-        [Value::Int(0)] => Some(Err(Loss::Gone)),
-        [Value::Int(2)] => Some(Err(Loss::Taken)),
+        [loss] => read_outcome(loss)?.err().map(Err),
         _ => None,
     }
 }
@@ -152,9 +148,7 @@ impl RenewalAnswer {
 
     pub(crate) fn read(value: &Value) -> Option<Self> {
         match value {
-            Value::Int(1) => Some(Self::Renewed),
-            Value::Int(0) => Some(Self::Lost(Loss::Gone)),
-            Value::Int(2) => Some(Self::Lost(Loss::Taken)),
+            Value::Int(_) => Some(read_outcome(value)?.map_or_else(Self::Lost, |()| Self::Renewed)),
             Value::BulkString(text) => Some(Self::of_refusal(Refusal::from_text(&String::from_utf8_lossy(text)))),
             Value::ServerError(error) => Some(Self::of_refusal(Refusal::new(error))),
             _ => None,
