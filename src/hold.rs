@@ -348,14 +348,12 @@ impl Hold {
 impl One {
     /// The state of the hold at `now`.
     fn at(&self, now: Instant) -> Member {
-        let mut member = Member { is_live: false, remaining: Duration::ZERO, loss: None };
-        let Some(engine) = self.handle.look() else { return Member { loss: Some(Loss::Closed), ..member } };
+        let Some(engine) = self.handle.look() else { return Member::Lost(Loss::Closed) };
         engine.keeper.with_ledger(&self.state, |ledger, later| match ledger.look(later) {
-            Phase::Live => (member.is_live, member.remaining) = (true, now.until(ledger.good_until())),
-            Phase::Lost(loss) => member.loss = Some(loss),
-            Phase::Releasing | Phase::Done => {}
-        });
-        member
+            Phase::Live => Member::Held(now.until(ledger.good_until())),
+            Phase::Lost(loss) => Member::Lost(loss),
+            Phase::Releasing | Phase::Done => Member::GivenBack,
+        })
     }
 
     fn on_lost(&self, callback: impl FnOnce(&Loss) + Send + 'static) {

@@ -348,7 +348,7 @@ impl Scene {
         let verdict = Votes::new(self.needed()).verdict(&votes, now, now, || 0);
         let member = |vote: &Vote| {
             let is_live = matches!(vote, Vote::Granted { .. });
-            Member { is_live, remaining: if is_live { now.until(until) } else { Duration::ZERO }, loss: None }
+            if is_live { Member::Held(now.until(until)) } else { Member::GivenBack }
         };
         let left = quorum::remaining(votes.iter().map(member), self.needed());
         assert_eq!(verdict == Verdict::Taken, left > Duration::ZERO);
