@@ -84,37 +84,39 @@ mod tests {
     use crate::script::Side;
     use crate::transport::PubSub;
 
-    /// Runs the call against a server with these three replies. Returns the requests and the answers.
-    fn look(call: &Call<Vec<RenewalAnswer>>, replies: [&[u8]; 3]) -> (Vec<Vec<String>>, Option<Vec<RenewalAnswer>>) {
+    const LOST: fn(Loss) -> RenewalAnswer = RenewalAnswer::Lost;
+
+    /// Runs the call against a server with these replies to each write, apart by `|`. Returns the commands of each
+    /// write, and the outcome.
+    fn look(
+        call: &Call<Vec<RenewalAnswer>>,
+        mut replies: impl FnMut(&[String]) -> String,
+    ) -> (Vec<Vec<String>>, Result<Vec<RenewalAnswer>, Stop>) {
         let mut asked = vec![];
-        let mut replies = replies.into_iter();
         let outcome = call.round_trips().unwrap().run(
             &mut |commands| {
-                let words = |command: &Cmd| {
-                    let text = |argument: redis::Arg<&[u8]>| match argument {
-                        redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-                        _ => panic!("a plain argument"),
-                    };
-                    command.args_iter().map(text).collect::<Vec<_>>().join(" ")
+                let word = |argument: redis::Arg<&[u8]>| match argument {
+                    redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                    _ => panic!("a plain argument"),
                 };
-                asked.push(commands.iter().map(words).collect());
-                match redis::parse_redis_value(known(replies.next())?).unwrap() {
-                    Value::Array(replies) => Ok(replies),
-                    _ => panic!("a list"),
-                }
+                let words = |command: &Cmd| command.args_iter().map(word).collect::<Vec<_>>().join(" ");
+                asked.push(commands.iter().map(words).collect::<Vec<_>>());
+                let reply = |reply: &str| redis::parse_redis_value(format!("{reply}\r\n").as_bytes()).unwrap();
+                Ok(replies(&asked[asked.len() - 1]).split('|').map(reply).collect())
             },
             PubSub::Plain,
         );
-        let answers = match outcome {
-            Err(Stop::NoReply) => None,
-            outcome => Some(outcome.unwrap()),
-        };
-        (asked, answers)
+        (asked, outcome)
     }
 
     fn claims(names: &[&str]) -> Vec<Claim> {
         let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::encoded("me") };
         names.iter().map(claim).collect()
+    }
+
+    /// Asks for one field of each name.
+    fn one_field(names: &[&str]) -> Call<Vec<RenewalAnswer>> {
+        fields(&claims(names), |owner| vec![owner.to_string()])
     }
 
     /// Asks for values, one for each name.
@@ -124,121 +126,85 @@ mod tests {
 
     #[test]
     fn a_field_is_there_gone_taken_or_refused() {
-        let call = fields(&claims(&["a", "b", "c", "d", "e"]), |owner| vec![owner.to_string()]);
-        let replies = b"*10\r\n:1\r\n:1\r\n:0\r\n:0\r\n:0\r\n:1\r\n-WRONGTYPE no hash\r\n:1\r\n:0\r\n-NOPERM no\r\n";
-        let (asked, answers) = look(&call, [replies, b"*0\r\n", b"*0\r\n"]);
-        assert_eq!(asked.len(), 1);
-        assert_eq!(asked[0][..4], ["HEXISTS a me", "EXISTS a", "HEXISTS b me", "EXISTS b"]);
-        let answers = answers.unwrap();
-        let (known, refused) = answers.split_at(4);
+        let replies = ":1|:1|:0|:0|:0|:1|-WRONGTYPE no hash|:1|:0|-NOPERM no";
+        let (asked, answers) = look(&one_field(&["a", "b", "c", "d", "e"]), |_| replies.to_owned());
         assert_eq!(
-            known,
-            [
-                RenewalAnswer::Renewed,
-                RenewalAnswer::Lost(Loss::Gone),
-                RenewalAnswer::Lost(Loss::Taken),
-                RenewalAnswer::Lost(Loss::Taken),
-            ]
+            (asked.len(), &asked[0][..3]),
+            (1, &["HEXISTS a me", "EXISTS a", "HEXISTS b me"].map(String::from)[..])
         );
-        assert!(matches!(&refused[0], RenewalAnswer::Refused(refusal) if refusal.word() == "NOPERM"));
+        let answers = answers.unwrap();
+        assert_eq!(answers[..4], [RenewalAnswer::Renewed, LOST(Loss::Gone), LOST(Loss::Taken), LOST(Loss::Taken)]);
+        assert!(matches!(&answers[4], RenewalAnswer::Refused(refusal) if refusal.word() == "NOPERM"));
     }
 
     #[test]
     fn one_field_of_two_is_a_hold() {
         let call = fields(&claims(&["a", "b"]), |owner| vec![owner.to_string(), format!("{owner}:write")]);
-        let (asked, answers) = look(&call, [b"*6\r\n:0\r\n:1\r\n:1\r\n:0\r\n:0\r\n:0\r\n", b"*0\r\n", b"*0\r\n"]);
+        let (asked, answers) = look(&call, |_| ":0|:1|:1|:0|:0|:0".to_owned());
         assert_eq!(asked[0][..3], ["HEXISTS a me", "HEXISTS a me:write", "EXISTS a"]);
-        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, RenewalAnswer::Lost(Loss::Gone)]);
+        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, LOST(Loss::Gone)]);
     }
 
     /// The holder takes the read side, too, and gives the write side back, while the server runs the request.
     #[test]
     fn a_hold_that_changes_its_side_meanwhile_is_still_there() {
-        let both_sides = ReadWrite { side: Side::Shared, on_cluster: false };
-        let call = both_sides.look(&claims(&["a"]));
-        let (before, after) = (["me:write"], ["me"]);
+        let call = ReadWrite { side: Side::Shared, on_cluster: false }.look(&claims(&["a"]));
         for changes_after in 0..=2 {
-            let mut asked = 0;
-            let outcome = call.round_trips().unwrap().run(
-                &mut |commands| {
-                    let replies = commands.iter().map(|command| {
-                        let words: Vec<_> = command
-                            .args_iter()
-                            .map(|word| match word {
-                                redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-                                _ => String::new(),
-                            })
-                            .collect();
-                        let there = if asked < changes_after { before } else { after };
-                        asked += 1;
-                        let is_there = words[0] == "EXISTS" || there.contains(&words[2].as_str());
-                        Value::Int(is_there.into())
-                    });
-                    Ok(replies.collect())
-                },
-                PubSub::Plain,
-            );
-            assert_eq!(outcome.unwrap(), [RenewalAnswer::Renewed], "after {changes_after} commands");
+            let is_there = |(asked, command): (usize, &String)| {
+                let field = if asked < changes_after { " me:write" } else { " me" };
+                if command.starts_with("EXISTS") || command.ends_with(field) { ":1" } else { ":0" }
+            };
+            let replies = |commands: &[String]| commands.iter().enumerate().map(is_there).collect::<Vec<_>>().join("|");
+            assert_eq!(look(&call, replies).1.unwrap(), [RenewalAnswer::Renewed], "after {changes_after} commands");
         }
     }
 
     #[test]
     fn one_question_finds_many_fields_gone() {
         let names: Vec<_> = (0..MANY).map(|number| format!("n{number}")).collect();
-        let claims = claims(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let call = fields(&claims, |owner| vec![owner.to_string()]);
-        let all = format!("EXISTS {}", names.join(" "));
-        let (asked, answers) = look(&call, [b"*1\r\n:0\r\n", b"*0\r\n", b"*0\r\n"]);
-        assert_eq!(asked, [vec![all.clone()]]);
-        assert_eq!(answers.unwrap(), vec![RenewalAnswer::Lost(Loss::Gone); MANY]);
-        let there = format!("*{}\r\n{}", 2 * MANY, ":1\r\n".repeat(2 * MANY));
+        let call = one_field(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let all = vec![format!("EXISTS {}", names.join(" "))];
+        let (asked, answers) = look(&call, |_| ":0".to_owned());
+        assert_eq!((asked, answers.unwrap()), (vec![all.clone()], vec![LOST(Loss::Gone); MANY]));
         // One that is left, or no right to one of them: each is asked about.
-        for first in ["*1\r\n:1\r\n", "*1\r\n-NOPERM no\r\n"] {
-            let (asked, answers) = look(&call, [first.as_bytes(), there.as_bytes(), b"*0\r\n"]);
-            assert_eq!((asked[0].as_slice(), asked[1].len()), ([all.clone()].as_slice(), 2 * MANY));
+        for first in [":1", "-NOPERM no"] {
+            let each = |commands: &[String]| vec![":1"; commands.len()].join("|");
+            let reply = |commands: &[String]| if commands.len() == 1 { first.to_owned() } else { each(commands) };
+            let (asked, answers) = look(&call, reply);
+            assert_eq!((&asked[0], asked[1].len()), (&all, 2 * MANY));
             assert_eq!(answers.unwrap(), vec![RenewalAnswer::Renewed; MANY]);
         }
     }
 
     #[test]
     fn a_value_is_ours_or_not() {
-        let (_, answers) =
-            look(&values(&["a", "b", "c"]), [b"*3\r\n$2\r\nme\r\n$3\r\nyou\r\n$-1\r\n", b"*0\r\n", b"*0\r\n"]);
-        let lost = RenewalAnswer::Lost;
-        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, lost(Loss::Taken), lost(Loss::Gone)]);
+        let (_, answers) = look(&values(&["a", "b", "c"]), |_| "$2\r\nme|$3\r\nyou|$-1".to_owned());
+        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, LOST(Loss::Taken), LOST(Loss::Gone)]);
     }
 
     #[test]
     fn a_look_that_follows_its_key_ends_at_another_server() {
-        let by_field = || fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
-        let ends = |call: Call<Vec<RenewalAnswer>>, reply: &[u8]| {
-            let outcome = call.round_trips().unwrap().run(
-                &mut |_| match redis::parse_redis_value(reply).unwrap() {
-                    Value::Array(replies) => Ok(replies),
-                    _ => panic!("a list"),
-                },
-                PubSub::Plain,
-            );
-            match outcome {
-                Err(Stop::Refused(refusal)) => Some(refusal.word().to_owned()),
-                _ => None,
-            }
+        let ends = |call: Call<Vec<RenewalAnswer>>, replies: &str| match look(&call, |_| replies.to_owned()).1 {
+            Err(Stop::Refused(refusal)) => Some(refusal.word().to_owned()),
+            _ => None,
         };
         for word in ["MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"] {
-            let reply = format!("*2\r\n-{word} 5 127.0.0.1:1\r\n-{word} 5 127.0.0.1:1\r\n");
-            for call in [by_field, || values(&["a"])] {
-                assert_eq!(ends(call().following_its_key(), reply.as_bytes()).as_deref(), Some(word));
-                assert_eq!(ends(call(), reply.as_bytes()), None, "the refusal is the answer for one of several");
+            let reply = format!("-{word} 5 127.0.0.1:1");
+            for (call, replies) in [(one_field as fn(&[&str]) -> _, format!("{reply}|{reply}")), (values, reply)] {
+                assert_eq!(ends(call(&["a"]).following_its_key(), &replies).as_deref(), Some(word));
+                assert_eq!(ends(call(&["a"]), &replies), None, "the refusal is the answer for one of several");
             }
         }
-        assert_eq!(ends(by_field().following_its_key(), b"*2\r\n-WRONGTYPE no\r\n:1\r\n"), None);
-        assert_eq!(ends(by_field().following_its_key(), b"*2\r\n:0\r\n-ASK 5 127.0.0.1:1\r\n").as_deref(), Some("ASK"));
+        let follows = |replies| ends(one_field(&["a"]).following_its_key(), replies);
+        assert_eq!(follows("-WRONGTYPE no|:1"), None);
+        assert_eq!(follows(":0|-ASK 5 127.0.0.1:1").as_deref(), Some("ASK"));
     }
 
     #[test]
     fn a_reply_of_unknown_shape_is_no_answer() {
-        let call = fields(&claims(&["a"]), |owner| vec![owner.to_string()]);
-        assert!(look(&call, [b"*2\r\n+what\r\n:1\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
-        assert!(look(&call, [b"*2\r\n:0\r\n$1\r\nx\r\n", b"*0\r\n", b"*0\r\n"]).1.is_none());
+        for replies in ["+what|:1", ":0|$1\r\nx"] {
+            let (_, answers) = look(&one_field(&["a"]), |_| replies.to_owned());
+            assert!(matches!(answers, Err(Stop::NoReply)), "{replies}");
+        }
     }
 }
