@@ -21,7 +21,6 @@ use crate::transport::Fitness;
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,
-    needed: usize,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
     /// Whether the next sleep ends with a message.
@@ -36,11 +35,9 @@ impl<'a> Most<'a> {
         let waiting = |request| Waiting::for_lock(request, take.thread.clone(), take.caller, take.wait.deadline());
         let patience = requests.iter().map(|request| request.engine.config.command_timeout);
         let node_timeout = patience.fold(terms.node_timeout, Duration::min);
-        let needed = majority(requests.len());
         Self {
             terms: Terms { node_timeout, ..terms },
-            needed,
-            votes: Votes::new(needed),
+            votes: Votes::new(majority(requests.len())),
             waiting: requests.iter().map(waiting).collect(),
             hears_messages: false,
             without_quorum_since: None,
@@ -92,7 +89,7 @@ impl<'a> Most<'a> {
     fn has_quorum_up(&self) -> bool {
         let now = Instant::now();
         let is_up = |waiting: &&Waiting<'_>| waiting.node.server.why_down(now).is_none();
-        self.waiting.iter().filter(is_up).count() >= self.needed
+        self.waiting.iter().filter(is_up).count() >= self.votes.needed
     }
 
     /// Re-enters the locks that this thread holds, all servers at once. A lost hold does not vote.
@@ -147,7 +144,7 @@ impl<'a> Most<'a> {
         }
         let texts: Vec<String> = errors.iter().map(Error::to_string).collect();
         let (silent, all) = (errors.len(), self.take.requests.len());
-        let needed = self.needed;
+        let needed = self.votes.needed;
         let text = format!("{silent} of {all} nodes did not vote, and {needed} votes are needed: {}", texts.join("; "));
         Error::new(ErrorKind::Quorum, text)
     }
@@ -158,7 +155,7 @@ impl<'a> Most<'a> {
         // A node that refuses for good will not vote in a later round either.
         let for_good = errors.iter().filter(|error| !error.is_transient()).count();
         let outage_limit = self.take.requests[0].engine.config.outage_limit;
-        for_good > self.take.requests.len() - self.needed
+        for_good > self.take.requests.len() - self.votes.needed
             || self.take.wait == Wait::Not
             || self.take.wait.deadline().passed(now)
             || (self.take.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
@@ -198,7 +195,7 @@ impl WaitLoop for Most<'_> {
         let now = Instant::now();
         let verdict = self.votes.verdict(&votes, sent, now, random);
         // An outer section of this thread believes in its hold. Where that hold is lost, no fresh votes may replace it.
-        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.needed);
+        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.votes.needed);
         if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
             return Ok(TakeOutcome::Taken(self.take.granted()));

@@ -42,7 +42,7 @@ pub(super) fn majority(servers: usize) -> usize {
 #[derive(Clone, Debug)]
 pub(crate) struct Votes {
     /// The number of grants that make a majority.
-    needed: usize,
+    pub(super) needed: usize,
     /// The bound of the next random pause.
     bound: Duration,
     /// The number of split votes in a row.
