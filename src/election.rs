@@ -198,7 +198,7 @@ impl Election {
             (reading.leader.as_ref() == last).then_some(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.handle.ask("leadership", &self.name, |engine, name| {
-            let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel(), cancel };
+            let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel().text(), cancel };
             engine.inquire(&inquiry, Deadline::after(wait), unwanted)
         });
         Ok(changed?.map_or_else(|| last.cloned(), |reading| reading.leader))

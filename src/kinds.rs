@@ -52,7 +52,7 @@ mod prelude {
 
     pub(super) use crate::error::Loss;
     pub(super) use crate::listing::LockKind;
-    pub(super) use crate::name::LockName;
+    pub(super) use crate::name::{Joined, LockName};
     pub(super) use crate::owner::OwnerId;
     pub(super) use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome, read_release};
     pub(super) use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
@@ -138,7 +138,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// The channel on which releases are published for this waiter; empty for a kind without messages.
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
+    fn channel<'a>(&self, name: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
         name.channel()
     }
 
@@ -149,7 +149,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// The step that waits until replicas have the hold.
     fn confirmation(&self, name: &LockName, needs: Durability) -> Confirmation {
-        let call = TOUCH.call(name, &[&self.held_under(name)], int);
+        let call = TOUCH.call(name, &[&self.held_under(name)[..]], int);
         // With its source: the step has no second chance, and costs a round trip in any case.
         let touch = call.packed_with_source(PubSub::Plain).unwrap_or_else(|| call.packed(PubSub::Plain).into_owned());
         Confirmation { touch, needs }
@@ -177,7 +177,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// counted for the first part.
     fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
         let call = RELEASE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read_releases);
-        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(&*part.channel));
+        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.channel));
         call.arg(UNLOCKED).publish_command()
     }
 
@@ -191,7 +191,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let (count, lease_ms) = stays(remaining);
         let call = RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms);
-        call.publishing(&self.channel(name, owner), UNLOCKED)
+        call.publishing(self.channel(name, owner), UNLOCKED)
     }
 
     /// Whether a release can hand the lock on to a thread of this process that waits for a lock of such a kind, too.
@@ -221,7 +221,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        force_release(name, &name.channel())
+        force_release(name, name.channel())
     }
 
     fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
@@ -277,7 +277,7 @@ pub(crate) enum Waking {
 const UNLOCKED: &str = "0";
 
 /// Deletes the hash, and publishes on `channel`, if there is one.
-fn force_release(name: &LockName, channel: &str) -> Call<IfLock<bool>> {
+fn force_release(name: &LockName, channel: Joined<'_>) -> Call<IfLock<bool>> {
     FORCE_RELEASE.call(name, &[name.key()], read_forced).publishing(channel, UNLOCKED)
 }
 

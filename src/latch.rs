@@ -186,7 +186,7 @@ impl CountDownLatch {
             count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP)
         };
         self.handle.ask("latch", &self.name, |engine, name| {
-            let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel(), cancel };
+            let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel().text(), cancel };
             match engine.inquire(&inquiry, deadline, unwanted) {
                 Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),

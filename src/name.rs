@@ -27,6 +27,11 @@ struct Part {
     text: String,
 }
 
+/// A key or channel that is made of a name: parts side by side, which a request takes as one word without a text of
+/// their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined<'a>([&'a str; 6]);
+
 /// The name in a handle. The name is checked once; an invalid name keeps the error for every use.
 #[derive(Clone)]
 pub(crate) struct GivenName {
@@ -131,8 +136,13 @@ impl LockName {
         self.key.as_bytes()
     }
 
+    /// The key, beside others that are made of the name.
+    pub(crate) fn as_key(&self) -> Joined<'_> {
+        Joined::of(&self.key)
+    }
+
     /// The sorted set of taken permits, by the time at which each of them expires.
-    pub(crate) fn taken_permits(&self) -> String {
+    pub(crate) fn taken_permits(&self) -> Joined<'_> {
         self.suffixed("timeout")
     }
 
@@ -143,40 +153,66 @@ impl LockName {
     }
 
     /// The channel of a count-down latch. Redisson adds braces also to a name that has some.
-    pub(crate) fn latch_channel(&self) -> String {
-        ["redisson_countdownlatch__channel__{", &self.key, "}"].concat()
+    pub(crate) fn latch_channel(&self) -> Joined<'_> {
+        Joined(["redisson_countdownlatch__channel__{", &self.key, "}", "", "", ""])
     }
 
     /// The idempotency key of the requests of one client in one slot. Redisson has no such key.
     pub(crate) fn once(&self, client: &str, slot: u32) -> String {
-        let mut key = self.prefixed("lockson_once");
-        [":", client, ":", itoa::Buffer::new().format(slot)].iter().for_each(|part| key.push_str(part));
-        key
+        let Joined([prefix, before, key, after, ..]) = self.prefixed("lockson_once");
+        joined(&[prefix, before, key, after, ":", client, ":", itoa::Buffer::new().format(slot)])
     }
 
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
-    pub(crate) fn read_holds(&self) -> String {
+    pub(crate) fn read_holds(&self) -> Joined<'_> {
         self.suffixed("")
     }
 
-    /// The prefix of the keys of the read holds of one owner; a number follows.
-    pub(crate) fn read_holds_of(&self, owner: &OwnerId) -> String {
-        format!("{}{owner}:rwlock_timeout:", self.read_holds())
+    /// The key of the read hold of one owner with this number.
+    pub(crate) fn read_hold<'a>(&'a self, owner: &'a OwnerId, number: &'a str) -> Joined<'a> {
+        let Joined([before, key, after, ..]) = self.read_holds();
+        Joined([before, key, after, owner.as_str(), ":rwlock_timeout:", number])
     }
 
     /// A key beside the lock whose name begins with the lock's, in the same hash slot.
-    fn suffixed(&self, suffix: &str) -> String {
-        if self.key.contains('{') { [&self.key, ":", suffix].concat() } else { ["{", &self.key, "}:", suffix].concat() }
+    fn suffixed<'a>(&'a self, suffix: &'a str) -> Joined<'a> {
+        let (before, after) = if self.key.contains('{') { ("", ":") } else { ("{", "}:") };
+        Joined([before, &self.key, after, suffix, "", ""])
     }
 
     /// A key or channel beside the lock, in the same hash slot.
-    fn prefixed(&self, prefix: &str) -> String {
+    fn prefixed<'a>(&'a self, prefix: &'a str) -> Joined<'a> {
         // Redisson only checks for an opening brace, not for the closing one.
         let (before, after) = if self.key.contains('{') { (":", "") } else { (":{", "}") };
-        let mut text = String::with_capacity(prefix.len() + before.len() + self.key.len() + after.len());
-        [prefix, before, &self.key, after].iter().for_each(|part| text.push_str(part));
-        text
+        Joined([prefix, before, &self.key, after, "", ""])
     }
+}
+
+impl<'a> Joined<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self([text, "", "", "", "", ""])
+    }
+
+    /// Two more parts at the end, where there is room for them: after a prefixed key.
+    pub(crate) fn and(self, more: [&'a str; 2]) -> Self {
+        let (Self([a, b, c, d, ..]), [e, f]) = (self, more);
+        Self([a, b, c, d, e, f])
+    }
+
+    pub(crate) fn parts(&self) -> [&'a [u8]; 6] {
+        self.0.map(str::as_bytes)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        joined(&self.0)
+    }
+}
+
+/// The parts side by side. The general way to do this takes twice as long.
+fn joined(parts: &[&str]) -> String {
+    let mut text = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| text.push_str(part));
+    text
 }
 
 /// Declares keys and channels beside the lock by what stands before the name.
@@ -184,7 +220,7 @@ macro_rules! beside {
     ($($(#[$doc:meta])* $key:ident = $prefix:literal;)*) => {
         impl LockName {
             $($(#[$doc])*
-            pub(crate) fn $key(&self) -> String {
+            pub(crate) fn $key(&self) -> Joined<'_> {
                 self.prefixed($prefix)
             })*
         }
@@ -239,11 +275,16 @@ mod tests {
     fn every_channel_is_in_the_slot_of_its_key() {
         for name in ["L", "orders:42", "{test}:abc:key", "a{b}c", "a}b{c}{d}"] {
             let name = LockName::new(name).unwrap();
-            let of_waiter = format!("{}:owner:1", name.channel());
-            let mut channels = vec![name.channel(), of_waiter, name.read_write_channel(), name.semaphore_channel()];
-            channels.push(name.leader_channel());
+            let of_waiter = name.channel().and([":", "owner:1"]).text();
+            let mut channels = vec![
+                name.channel().text(),
+                of_waiter,
+                name.read_write_channel().text(),
+                name.semaphore_channel().text(),
+            ];
+            channels.push(name.leader_channel().text());
             if !name.as_str().contains(['{', '}']) {
-                channels.push(name.latch_channel());
+                channels.push(name.latch_channel().text());
             }
             for channel in channels {
                 assert_eq!(hashed_part(channel.as_bytes()), hashed_part(name.key()), "{channel}");
@@ -253,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_channel_adds_braces_only_where_the_name_has_none() {
-        let check = |name: &str, channel: &str| assert_eq!(LockName::new(name).unwrap().channel(), channel);
+        let check = |name: &str, channel: &str| assert_eq!(LockName::new(name).unwrap().channel().text(), channel);
         check("L", "redisson_lock__channel:{L}");
         check("{test}:abc:key", "redisson_lock__channel:{test}:abc:key");
         check("a{b}c", "redisson_lock__channel:a{b}c");
@@ -264,10 +305,10 @@ mod tests {
     #[test]
     fn a_set_of_permits_leads_to_its_semaphore() {
         for name in ["n", "{n}", "a{b}c", "a}b", "n:timeout"] {
-            let key = LockName::new(name).unwrap().taken_permits();
+            let key = LockName::new(name).unwrap().taken_permits().text();
             assert!(LockName::semaphores_of(&key).contains(&Some(name)), "{key}");
         }
-        assert_eq!(LockName::new("a{b}c").unwrap().taken_permits(), "a{b}c:timeout");
+        assert_eq!(LockName::new("a{b}c").unwrap().taken_permits().text(), "a{b}c:timeout");
         assert_eq!(LockName::semaphores_of("n"), [None, None]);
     }
 
@@ -285,7 +326,7 @@ mod tests {
         let (one, other, whole) = (of("a"), of("b"), LockName::new("class").unwrap());
         assert_eq!(one, of("a"));
         assert!(one != other && one != whole && one != LockName::new("class[a]").unwrap());
-        assert_eq!((one.key(), one.channel()), (whole.key(), whole.channel()));
+        assert_eq!((one.key(), one.channel().text()), (whole.key(), whole.channel().text()));
         assert_eq!((one.to_string().as_str(), other.whole()), ("class[a]", whole.clone()));
         assert!(one.overlaps(&one) && one.overlaps(&whole) && whole.overlaps(&one) && !one.overlaps(&other));
         assert!(!one.overlaps(&GivenName::of_value(&"group".into(), "a").checked().unwrap().clone()));
@@ -304,24 +345,24 @@ mod tests {
             let given = GivenName::new(name.into());
             let known = given.checked().unwrap().clone();
             let others = [
-                known.channel(),
-                known.read_write_channel(),
-                known.queue(),
-                known.queue_deadlines(),
-                known.queue_alive(),
-                known.token(),
-                known.taken_permits(),
-                known.semaphore_channel(),
-                known.leader(),
-                known.leader_channel(),
+                known.channel().text(),
+                known.read_write_channel().text(),
+                known.queue().text(),
+                known.queue_deadlines().text(),
+                known.queue_alive().text(),
+                known.token().text(),
+                known.taken_permits().text(),
+                known.semaphore_channel().text(),
+                known.leader().text(),
+                known.leader_channel().text(),
                 known.once("client", 7),
-                known.read_holds(),
+                known.read_holds().text(),
             ];
             let is_one = |other: &String| hashed_part(other.as_bytes()) == hashed_part(known.key());
             assert_eq!(given.in_one_slot(false).checked().is_ok(), others.iter().all(is_one), "{name}");
             let latch = GivenName::new(name.into()).in_one_slot(true);
             assert_eq!(latch.checked().is_ok(), !name.contains(['{', '}']), "{name}");
-            assert!(latch.checked().is_err() || is_one(&known.latch_channel()), "{name}");
+            assert!(latch.checked().is_err() || is_one(&known.latch_channel().text()), "{name}");
         }
     }
 

@@ -126,7 +126,7 @@ impl HoldState {
 
     /// The channel on which the release of the hold is published; empty for a kind without messages.
     pub(crate) fn channel(&self) -> String {
-        self.kind.channel(&self.name, &self.owner)
+        self.kind.channel(&self.name, &self.owner).text()
     }
 
     /// What a request must have reached before it prolongs the hold.

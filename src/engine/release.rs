@@ -287,7 +287,7 @@ impl Engine {
         permits: u32,
         request: impl FnOnce() -> Result<Returned>,
     ) -> Result<Returned> {
-        let publishing = self.publishes(name, || name.semaphore_channel());
+        let publishing = self.publishes(name, || name.semaphore_channel().text());
         let reply = request();
         let (was_free, receivers) = match reply {
             Ok(Returned::Done { free, receivers }) => (free - i64::from(permits), receivers),

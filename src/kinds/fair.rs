@@ -32,8 +32,8 @@ impl Kind for Fair {
         if self.reentrant { Ok(()) } else { only_once(held) }
     }
 
-    fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
-        format!("{}:{owner}", name.channel())
+    fn channel<'a>(&self, name: &'a LockName, owner: &'a OwnerId) -> Joined<'a> {
+        name.channel().and([":", owner.as_str()])
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
@@ -41,7 +41,7 @@ impl Kind for Fair {
             .arg(args.lease.millis())
             .arg(args.owner.as_str())
             .arg(if args.waits { self.patience.millis() } else { 0 })
-            .publishing(&args.name.channel(), UNLOCKED)
+            .publishing(args.name.channel(), UNLOCKED)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
@@ -50,7 +50,7 @@ impl Kind for Fair {
             .arg(owner.as_str())
             .arg(count)
             .arg(lease_ms)
-            .publishing(&name.channel(), UNLOCKED)
+            .publishing(name.channel(), UNLOCKED)
             .arg(self.patience.millis())
     }
 
@@ -59,17 +59,15 @@ impl Kind for Fair {
         call(&LEAVE, name, |reply| int(reply).map(drop))
             .arg(owner.as_str())
             .arg(self.patience.millis())
-            .publishing(&name.channel(), UNLOCKED)
+            .publishing(name.channel(), UNLOCKED)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        call(&FORCE_RELEASE, name, read_forced).publishing(&name.channel(), UNLOCKED)
+        call(&FORCE_RELEASE, name, read_forced).publishing(name.channel(), UNLOCKED)
     }
 }
 
 /// Starts a call with the keys of all scripts of the fair lock.
 fn call<T>(script: &'static Script, name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
-    let beside = [name.queue(), name.queue_deadlines(), name.queue_alive()];
-    let [queue, deadlines, alive] = beside.each_ref().map(|key| key.as_bytes());
-    script.call(name, &[name.key(), queue, deadlines, alive], read)
+    script.call(name, &[name.as_key(), name.queue(), name.queue_deadlines(), name.queue_alive()], read)
 }

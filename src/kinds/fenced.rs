@@ -40,7 +40,7 @@ impl Kind for Fenced {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         ACQUIRE
-            .call(args.name, &[args.name.key(), args.name.token().as_bytes()], Attempt::read)
+            .call(args.name, &[args.name.as_key(), args.name.token()], Attempt::read)
             .arg(args.lease.millis())
             .arg(args.owner.as_str())
     }

@@ -83,7 +83,7 @@ impl Kind for Group {
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         let call = FORCE_RELEASE.call(name, &[name.key()], |reply| Some(Ok(int(reply)? == 1)));
-        call.arg(name.field()).publishing(&name.channel(), UNLOCKED)
+        call.arg(name.field()).publishing(name.channel(), UNLOCKED)
     }
 
     fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
@@ -113,7 +113,7 @@ impl Group {
     ) -> Call<T> {
         let call = RELEASE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
         let with_part = |call: Call<T>, part: &BundleRelease<'_>| {
-            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(&*part.channel)
+            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(part.channel)
         };
         parts.iter().fold(call, with_part).arg(self.skew_ms).arg(UNLOCKED).publish_command()
     }

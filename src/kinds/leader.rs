@@ -37,7 +37,7 @@ impl Kind for LeaderLock {
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let name = args.name;
         ACQUIRE
-            .call(name, &[name.key(), name.token().as_bytes(), name.leader().as_bytes()], Attempt::read)
+            .call(name, &[name.as_key(), name.token(), name.leader()], Attempt::read)
             .arg(args.lease.millis())
             .arg(args.owner.as_str())
             .arg(&*self.candidate)
@@ -48,24 +48,23 @@ impl Kind for LeaderLock {
     /// A leadership has one guard and is never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
         RELEASE
-            .call(name, &[name.key(), name.leader().as_bytes()], read_release)
+            .call(name, &[name.as_key(), name.leader()], read_release)
             .arg(owner.as_str())
             .arg(name.leader_channel())
-            .publishing(&name.channel(), UNLOCKED)
+            .publishing(name.channel(), UNLOCKED)
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        let leaders: Vec<String> = locks.iter().map(|lock| lock.name.leader()).collect();
-        let keys = locks.iter().zip(&leaders).flat_map(|(lock, leader)| [lock.name.key(), leader.as_bytes()]);
+        let keys = locks.iter().flat_map(|lock| [lock.name.as_key(), lock.name.leader()]);
         let call = RENEW.call(&locks[0].name, &keys.collect::<Vec<_>>(), RenewalAnswer::read_all);
         locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         FORCE_RELEASE
-            .call(name, &[name.key(), name.leader().as_bytes()], read_forced)
+            .call(name, &[name.as_key(), name.leader()], read_forced)
             .arg(name.leader_channel())
-            .publishing(&name.channel(), UNLOCKED)
+            .publishing(name.channel(), UNLOCKED)
     }
 }
 
@@ -101,7 +100,7 @@ record! {
 }
 
 pub(crate) fn read(name: &LockName) -> Call<Reading> {
-    READ.call(name, &[name.key(), name.leader().as_bytes()], Reading::read)
+    READ.call(name, &[name.as_key(), name.leader()], Reading::read)
 }
 
 impl Reading {

@@ -49,32 +49,31 @@ impl Kind for PermitLock {
         Side::Shared
     }
 
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
+    fn channel<'a>(&self, name: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
         name.semaphore_channel()
     }
 
     /// The counter may be gone while permits are taken.
     fn held_under(&self, name: &LockName) -> Vec<u8> {
-        name.taken_permits().into_bytes()
+        name.taken_permits().text().into_bytes()
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let name = args.name;
         let call = ACQUIRE
-            .call(name, &[name.key(), name.taken_permits().as_bytes()], Attempt::read)
+            .call(name, &[name.as_key(), name.taken_permits()], Attempt::read)
             .arg(args.lease.millis().saturating_add(self.skew_ms));
         with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(args.owner))
     }
 
     /// Permits have one guard and are never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
-        let call = RELEASE.call(name, &[name.key(), name.taken_permits().as_bytes()], read_release);
+        let call = RELEASE.call(name, &[name.as_key(), name.taken_permits()], read_release);
         with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        let keys: Vec<String> = locks.iter().map(|hold| hold.name.taken_permits()).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let keys: Vec<_> = locks.iter().map(|hold| hold.name.taken_permits()).collect();
         let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
         locks.iter().fold(call, |call, hold| {
             let ids = ids_of(&hold.owner);
@@ -85,7 +84,7 @@ impl Kind for PermitLock {
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
         let question = |claim: &Claim| {
             let ids: Vec<_> = ids_of(&claim.owner).into_iter().map(Vec::from).collect();
-            command("ZMSCORE", (claim.name.taken_permits(), ids))
+            command("ZMSCORE", (claim.name.taken_permits().text(), ids))
         };
         look::each(claims, question, |_, reply| match reply {
             Value::Array(scores) if scores.contains(&Value::Nil) => Some(RenewalAnswer::Lost(Loss::Gone)),
@@ -138,7 +137,7 @@ const STEM_DIGITS: u32 = 16 + 12;
 const LONGEST_OWNER: usize = 16 + 12 + 1 + 10;
 
 pub(crate) fn count(name: &LockName) -> Call<Permits> {
-    COUNT.call(name, &[name.key(), name.taken_permits().as_bytes()], |reply| match list(reply)? {
+    COUNT.call(name, &[name.as_key(), name.taken_permits()], |reply| match list(reply)? {
         [free, taken] => Some(Permits { free: int(free)?, taken: int(taken)? }),
         _ => None,
     })
@@ -161,26 +160,25 @@ pub(crate) fn release_by_id(name: &LockName, once: &Once, ids: &[&[u8]]) -> Call
 }
 
 pub(crate) fn update_lease(name: &LockName, once: &Once, id: &[u8], lease: Lease) -> Call<bool> {
-    let keys = [name.taken_permits(), once.key.clone()];
-    let call = once::call_with(&UPDATE_LEASE, name, &keys.each_ref().map(|key| key.as_bytes()), once, is_one);
+    let call = once::call_with(&UPDATE_LEASE, name, &[name.taken_permits(), Joined::of(&once.key)], once, is_one);
     call.arg(id).arg(lease.millis())
 }
 
 /// How long a permit stays taken: `None` for a permit that is unknown or has expired, the longest duration for a permit
 /// of Redisson without a lease.
 pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<Option<Duration>> {
-    TIME_TO_LIVE.call(name, &[name.taken_permits().as_bytes()], read_time_to_live).arg(id)
+    TIME_TO_LIVE.call(name, &[name.taken_permits()], read_time_to_live).arg(id)
 }
 
 /// Deletes counter and taken permits.
 pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
-    once::delete(name, once, &[name.taken_permits().as_bytes()], "", "")
+    once::delete(name, once, &[name.taken_permits()], "", "")
 }
 
 /// Starts a call about the counter and the taken permits.
 fn with_taken(script: &'static Script, name: &LockName, once: &Once) -> Call<bool> {
-    let taken = name.taken_permits();
-    once::call_with(script, name, &[name.key(), taken.as_bytes(), once.key.as_bytes()], once, is_one)
+    let keys = [name.as_key(), name.taken_permits(), Joined::of(&once.key)];
+    once::call_with(script, name, &keys, once, is_one)
 }
 
 fn with_ids<T>(call: Call<T>, ids: &[impl AsRef<[u8]>]) -> Call<T> {

@@ -49,7 +49,7 @@ impl Kind for ReadWrite {
         Ok(())
     }
 
-    fn channel(&self, name: &LockName, _: &OwnerId) -> String {
+    fn channel<'a>(&self, name: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
         name.read_write_channel()
     }
 
@@ -60,11 +60,8 @@ impl Kind for ReadWrite {
                 ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
             }
             Side::Shared => {
-                let first_hold = format!("{}1", name.read_holds_of(owner));
-                ACQUIRE_READ
-                    .call(name, &[name.key(), first_hold.as_bytes()], Attempt::read)
-                    .arg(lease.millis())
-                    .arg(owner.as_str())
+                let keys = [name.as_key(), name.read_hold(owner, "1")];
+                ACQUIRE_READ.call(name, &keys, Attempt::read).arg(lease.millis()).arg(owner.as_str())
             }
         }
     }
@@ -111,7 +108,7 @@ impl Kind for ReadWrite {
             Side::Exclusive => ("write", "1"),
             Side::Shared => ("read", "0"),
         };
-        FORCE_RELEASE.call(name, &[name.key()], read_forced).arg(mode).publishing(&name.read_write_channel(), message)
+        FORCE_RELEASE.call(name, &[name.key()], read_forced).arg(mode).publishing(name.read_write_channel(), message)
     }
 
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
@@ -133,7 +130,7 @@ fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Count
             match release(&name, &owner, remaining, Some(&others)).run(send, pub_sub)? {
                 Ok(released) => return Ok(released),
                 Err(Readers(readers)) => {
-                    let prefix = name.read_holds();
+                    let prefix = name.read_holds().text();
                     let keys_of = |(reader, count): &(String, usize)| {
                         let prefix = format!("{prefix}{reader}:rwlock_timeout:");
                         (1..=*count).map(move |number| format!("{prefix}{number}"))
@@ -186,8 +183,7 @@ fn read_release_or_readers(reply: &Value) -> Option<Result<Released, Readers>> {
 
 /// The keys of the read holds of one owner.
 fn read_holds(name: &LockName, owner: &OwnerId, count: usize) -> Vec<String> {
-    let prefix = name.read_holds_of(owner);
-    (1..=count).map(|number| format!("{prefix}{number}")).collect()
+    (1..=count).map(|number| name.read_hold(owner, itoa::Buffer::new().format(number)).text()).collect()
 }
 
 fn keys<'a>(locks: impl IntoIterator<Item = &'a [u8]>, holds: &'a [String]) -> Vec<&'a [u8]> {

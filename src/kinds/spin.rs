@@ -105,8 +105,8 @@ impl Kind for Spin {
         Waking::Pauses(self.backoff.clone())
     }
 
-    fn channel(&self, _: &LockName, _: &OwnerId) -> String {
-        NO_CHANNEL.to_owned()
+    fn channel<'a>(&self, _: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
+        Joined::of(NO_CHANNEL)
     }
 
     fn bundles(&self) -> bool {
@@ -114,7 +114,7 @@ impl Kind for Spin {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        force_release(name, NO_CHANNEL)
+        force_release(name, Joined::of(NO_CHANNEL))
     }
 }
 

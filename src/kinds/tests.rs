@@ -25,7 +25,7 @@ impl Locks {
     fn owned_by(client: &str, names: &[&str]) -> Self {
         let names: Vec<_> = names.iter().map(|name| LockName::new(name).unwrap()).collect();
         let owners = (1..=names.len()).map(|hold| OwnerId::encoded(&format!("{client}:1.{hold}"))).collect();
-        let channels = names.iter().map(LockName::channel).collect();
+        let channels = names.iter().map(|name| name.channel().text()).collect();
         Self { names, owners, channels, lease: Lease::new(LEASE).unwrap() }
     }
 
@@ -35,11 +35,9 @@ impl Locks {
     }
 
     fn release(&self) -> Call<Vec<Released>> {
-        let parts = self.names.iter().zip(&self.owners).zip(&self.channels);
-        let part = |((name, owner), channel)| {
-            let channel: &String = channel;
-            BundleRelease { name, owner, channel: channel.clone() }
-        };
+        let channels = self.channels.iter().map(|channel| Joined::of(channel));
+        let parts = self.names.iter().zip(&self.owners).zip(channels);
+        let part = |((name, owner), channel)| BundleRelease { name, owner, channel };
         PLAIN.release_all(&parts.map(part).collect::<Vec<_>>())
     }
 }

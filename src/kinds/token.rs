@@ -238,8 +238,8 @@ impl Kind for TokenLock {
         Waking::Pauses(Backoff::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE))))
     }
 
-    fn channel(&self, _: &LockName, _: &OwnerId) -> String {
-        String::new()
+    fn channel<'a>(&self, _: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
+        Joined::of("")
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {

@@ -230,7 +230,8 @@ impl WaitLoop for Most<'_> {
             for (request, waiting) in self.take.requests.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
-                    is_new |= waiting.arm(true, |owner| request.kind.channel(request.name, owner)).unwrap_or(false);
+                    is_new |=
+                        waiting.arm(true, |owner| request.kind.channel(request.name, owner).text()).unwrap_or(false);
                 }
             }
         }

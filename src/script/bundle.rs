@@ -5,7 +5,7 @@ use redis::Value;
 use super::answer::{Released, read_release};
 use super::reply::{int, list};
 use crate::error::Refusal;
-use crate::name::LockName;
+use crate::name::{Joined, LockName};
 use crate::owner::OwnerId;
 
 /// The most locks in one call.
@@ -17,7 +17,7 @@ pub(crate) struct BundleRelease<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,
     /// The channel for the release; empty for a kind without messages.
-    pub(crate) channel: String,
+    pub(crate) channel: Joined<'a>,
 }
 
 /// The reply to an attempt to take several locks.

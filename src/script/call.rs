@@ -71,12 +71,15 @@ impl Script {
     }
 
     /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
-    pub(crate) fn call<T>(&'static self, route: &LockName, keys: &[&[u8]], read: fn(&Value) -> Option<T>) -> Call<T> {
+    pub(crate) fn call<T>(
+        &'static self,
+        route: &LockName,
+        keys: &[impl Word],
+        read: fn(&Value) -> Option<T>,
+    ) -> Call<T> {
         let mut words = Words::after(self.by_hash(), USUAL_BYTES + 64 * keys.len());
         words.add(keys.len());
-        for key in keys {
-            words.add(*key);
-        }
+        keys.iter().for_each(|key| words.add(key));
         Call { script: Some(self), ..Call::of_words(route, words, Read::Plain(read)) }
     }
 
@@ -117,7 +120,7 @@ impl<T> Call<T> {
 
     /// Adds the three arguments of a publication: channel, message, command.
     #[inline(always)]
-    pub(crate) fn publishing(self, channel: &str, message: &str) -> Self {
+    pub(crate) fn publishing(self, channel: impl Word, message: &str) -> Self {
         self.arg(channel).arg(message).publish_command()
     }
 

@@ -57,18 +57,17 @@ type Fields = BTreeMap<String, String>;
 impl Inspector<'_, '_> {
     /// Asks all there is to ask. Returns `false` for a key that is no lock.
     fn run(&mut self) -> Result<bool, Stop> {
-        let (name, taken) = (self.name, self.name.taken_permits());
-        let channels =
-            [name.channel(), name.read_write_channel(), name.semaphore_channel(), name.latch_channel()].to_vec();
+        let (name, taken) = (self.name, self.name.taken_permits().text());
+        let channels = [name.channel(), name.read_write_channel(), name.semaphore_channel(), name.latch_channel()];
         let replies = self.ask(&[
             command("TYPE", name.key()),
             command("PTTL", name.key()),
-            command("GETRANGE", (name.token(), 0, LONGEST_NUMBER)),
-            command("HMGET", (name.leader(), "owner", "candidate", "since")),
-            command("LRANGE", (name.queue(), 0, MOST - 1)),
+            command("GETRANGE", (name.token().text(), 0, LONGEST_NUMBER)),
+            command("HMGET", (name.leader().text(), "owner", "candidate", "since")),
+            command("LRANGE", (name.queue().text(), 0, MOST - 1)),
             command("ZCARD", &taken),
             redis::cmd("TIME"),
-            self.subscribers(channels),
+            self.subscribers(channels.map(|channel| channel.text()).to_vec()),
         ])?;
         let [kind, ttl, token, leader, queue, permits, time, listening] = &replies[..] else {
             return Err(Stop::NoReply);
@@ -96,7 +95,7 @@ impl Inspector<'_, '_> {
             self.tell_apart(&texts(leader), !waiters.is_empty(), now);
         }
         if !waiters.is_empty() {
-            let channel = name.channel();
+            let channel = name.channel().text();
             let subscribers = self.subscribers(waiters.iter().map(|owner| format!("{channel}:{owner}")).collect());
             self.found.waiting_clients += count_of(&self.ask_one(subscribers)?);
         }
@@ -247,7 +246,7 @@ impl Inspector<'_, '_> {
         // Each read hold has a key of its own. A renewal raises all of them, and re-entry adds the last one.
         let name = self.name;
         let last_holds = self.found.holders.iter().flat_map(|holder| {
-            let prefix = name.read_holds_of(&OwnerId::encoded(&holder.owner));
+            let prefix = name.read_hold(&OwnerId::encoded(&holder.owner), "").text();
             [1, holder.hold_count].map(|number| command("PTTL", format!("{prefix}{number}")))
         });
         let last_holds: Vec<Cmd> = last_holds.collect();

@@ -1,8 +1,9 @@
 //! Requests that count: a number and an idempotency key give each request its effect once.
 
 use super::reply::int;
+use super::words::Word;
 use super::{Call, Script, lua};
-use crate::name::LockName;
+use crate::name::{Joined, LockName};
 
 static CLOSE: Script = lua!("once/close.lua");
 static DELETE: Script = lua!("once/delete.lua");
@@ -31,7 +32,7 @@ pub(crate) fn call<T>(
 pub(crate) fn call_with<T>(
     script: &'static Script,
     name: &LockName,
-    keys: &[&[u8]],
+    keys: &[impl Word],
     once: &Once,
     read: fn(&redis::Value) -> Option<T>,
 ) -> Call<T> {
@@ -44,8 +45,14 @@ pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
 }
 
 /// Deletes a counter with the keys `beside`, and publishes; an empty channel is no message.
-pub(crate) fn delete(name: &LockName, once: &Once, beside: &[&[u8]], channel: &str, message: &str) -> Call<bool> {
-    let keys = [&[name.key(), once.key.as_bytes()], beside].concat();
+pub(crate) fn delete(
+    name: &LockName,
+    once: &Once,
+    beside: &[Joined<'_>],
+    channel: impl Word,
+    message: &str,
+) -> Call<bool> {
+    let keys = [&[name.as_key(), Joined::of(&once.key)], beside].concat();
     call_with(&DELETE, name, &keys, once, is_one).publishing(channel, message)
 }
 

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use crate::name::Joined;
+
 /// A request that grows by words. The number of the words stands before them, and is written into the end of the room
 /// for it.
 pub(super) struct Words {
@@ -16,9 +18,9 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A text or a whole number.
+/// A text, parts of a text side by side, or a whole number.
 pub(crate) trait Word {
-    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R;
+    fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R;
 }
 
 impl Words {
@@ -41,7 +43,7 @@ impl Words {
     }
 
     pub(super) fn add(&mut self, word: impl Word) {
-        word.with_bytes(|word| write(&mut self.bytes, word));
+        word.with_parts(|parts| write(&mut self.bytes, parts));
         self.count += 1;
         match &mut self.bytes[LAST_DIGIT] {
             b'9' => self.write_count(),
@@ -95,17 +97,18 @@ const LAST_DIGIT: usize = ROOM - 3;
 /// Words as they are sent.
 pub(super) fn written(words: &[&str]) -> Vec<u8> {
     let mut bytes = vec![];
-    words.iter().for_each(|word| write(&mut bytes, word.as_bytes()));
+    words.iter().for_each(|word| write(&mut bytes, &[word.as_bytes()]));
     bytes
 }
 
-/// Writes one word.
+/// Writes one word of these parts.
 #[inline(always)]
-fn write(bytes: &mut Vec<u8>, word: &[u8]) {
-    if let [byte] = word {
+fn write(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
+    if let [[byte]] = parts {
         return bytes.extend_from_slice(&[b'$', b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
     }
-    match u8::try_from(word.len()) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    match u8::try_from(length) {
         // Most words are short, and arrays of a known length are written at once.
         Ok(length @ 0..10) => bytes.extend_from_slice(&[b'$', b'0' + length, b'\r', b'\n']),
         Ok(length @ 10..100) => {
@@ -113,26 +116,32 @@ fn write(bytes: &mut Vec<u8>, word: &[u8]) {
         }
         _ => {
             bytes.push(b'$');
-            bytes.extend_from_slice(itoa::Buffer::new().format(word.len()).as_bytes());
+            bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             bytes.extend_from_slice(b"\r\n");
         }
     }
-    bytes.extend_from_slice(word);
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
     bytes.extend_from_slice(b"\r\n");
 }
 
 impl<T: Word + ?Sized> Word for &T {
-    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
-        (**self).with_bytes(then)
+    fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R {
+        (**self).with_parts(then)
+    }
+}
+
+impl Word for Joined<'_> {
+    fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R {
+        then(&self.parts())
     }
 }
 
 macro_rules! word {
     ($($type:ty)*, $word:ident => $bytes:expr) => {
         $(impl Word for $type {
-            fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+            fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R {
                 let $word = self;
-                then($bytes)
+                then(&[$bytes])
             }
         })*
     };

@@ -77,7 +77,7 @@ impl<'a> Acquisition<'a> {
         let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
             let AcquireRequest { name, kind, lease, needs, group, .. } = *self.request;
-            self.waiting.join_queue(kind.queueing(), |owner| kind.channel(name, owner));
+            self.waiting.join_queue(kind.queueing(), |owner| kind.channel(name, owner).text());
             // One of several locks is in a group.
             let succeeds = kind.hands_on() && needs.is_none() && group.is_none();
             self.waiting.succeeds_with = succeeds.then_some(lease);
@@ -365,7 +365,7 @@ impl WaitLoop for Acquisition<'_> {
             return Ok(());
         }
         if self.tries == 0 && !self.waiting.has_joined() && matches!(kind.waking(), Waking::Message) {
-            self.waiting.join_live(|owner| kind.channel(name, owner));
+            self.waiting.join_live(|owner| kind.channel(name, owner).text());
         }
         if self.holds_others {
             return Ok(());
@@ -411,9 +411,9 @@ impl WaitLoop for Acquisition<'_> {
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
             Waking::Message if self.waiting.count.is_some() => self.waiting.arm_count(),
-            Waking::Message => self.waiting.arm(true, |owner| kind.channel(name, owner)),
+            Waking::Message => self.waiting.arm(true, |owner| kind.channel(name, owner).text()),
             // A message on a waiter's own channel says nothing about existing holds.
-            Waking::OwnMessage => self.waiting.arm(false, |owner| kind.channel(name, owner)),
+            Waking::OwnMessage => self.waiting.arm(false, |owner| kind.channel(name, owner).text()),
         }
     }
 

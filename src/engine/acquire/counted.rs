@@ -34,7 +34,7 @@ impl Engine {
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());
         let asker = Asker { number, owner, thread: Some(thread) };
-        let (kind, channel, deadline) = (LockKind::Semaphore, name.semaphore_channel(), wait.deadline());
+        let (kind, channel, deadline) = (LockKind::Semaphore, name.semaphore_channel().text(), wait.deadline());
         let mut waiting = Waiting::new(self, (name, Some(kind)), asker, &caller, deadline);
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
@@ -106,7 +106,7 @@ impl Engine {
     /// Wakes callers of this process for whom permits are free by now, where no client heard of them.
     pub(crate) fn wake_takers(&self, name: &LockName, returned: Returned) {
         if let Returned::Done { free, receivers: None | Some(0) } = returned {
-            self.cells.counted_queues.free(&name.semaphore_channel(), free);
+            self.cells.counted_queues.free(&name.semaphore_channel().text(), free);
         }
     }
 }

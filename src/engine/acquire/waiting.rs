@@ -141,7 +141,7 @@ impl<'a> Waiting<'a> {
             if self.count.is_some() {
                 self.arm_count()?;
             } else if self.line_wakes {
-                self.arm(true, |_| self.name.channel())?;
+                self.arm(true, |_| self.name.channel().text())?;
             }
             self.sleep_in_line(until)?;
         }

@@ -167,6 +167,7 @@ mod tests {
     use crate::conn::{Route, Standalone, Topology};
     use crate::engine::parts::Engine;
     use crate::kinds::{AcquireArgs, Kind, Plain};
+    use crate::name::Joined;
     use crate::owner::OwnerId;
     use crate::script::{Attempt, Call, Counts, IfLock, Released, Renewal, RenewalAnswer, Side};
     use crate::state::ledger::{Ledger, Promise};
@@ -196,7 +197,7 @@ mod tests {
             PLAIN.label(side)
         }
 
-        fn channel(&self, name: &LockName, owner: &OwnerId) -> String {
+        fn channel<'a>(&self, name: &'a LockName, owner: &'a OwnerId) -> Joined<'a> {
             PLAIN.channel(name, owner)
         }
 

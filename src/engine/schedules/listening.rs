@@ -68,7 +68,7 @@ impl WaitLoop for Caller {
         if self.subscription.is_some() {
             return Ok(false);
         }
-        let subscription = self.hub.join(&Subject::Lock(self.name.clone()), self.name.channel(), &self.bell)?;
+        let subscription = self.hub.join(&Subject::Lock(self.name.clone()), self.name.channel().text(), &self.bell)?;
         let live = subscription.is_live()?;
         self.subscription = Some(subscription);
         Ok(live)
@@ -83,10 +83,10 @@ impl WaitLoop for Caller {
 impl Caller {
     fn run(mut self) {
         let (name, bell) = (self.name.clone(), self.bell.clone());
-        self.subscription = self.hub.join_live(&name, || name.channel(), || bell);
+        self.subscription = self.hub.join_live(&name, || name.channel().text(), || bell);
         wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
-        let channel = self.name.channel();
+        let channel = self.name.channel().text();
         let heard_on = self.hub.expect_own(|| channel.clone());
         let mut redis = self.redis.lock();
         redis.taken = false;

@@ -121,7 +121,7 @@ fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
     let parts = leaving.iter().map(|Leaving { held: Held { hold, .. }, .. }| BundleRelease {
         name: &hold.name,
         owner: &hold.owner,
-        channel: hold.channel(),
+        channel: hold.kind.channel(&hold.name, &hold.owner),
     });
     hold.kind.release_all(&parts.collect::<Vec<_>>())
 }

@@ -50,7 +50,7 @@ pub(crate) fn certain_locks(
     let mut found: Vec<usize> = hashes.map(|(place, _)| *place).collect();
     let questions = strings.iter().flat_map(|place| {
         let name = &names[*place];
-        [command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)), command("TYPE", name.taken_permits())]
+        [command("GETRANGE", (name.key(), 0, LONGEST_SAMPLE)), command("TYPE", name.taken_permits().text())]
     });
     let replies = ask_each(send, &mut moved, questions.collect())?;
     found.extend(strings.iter().zip(replies.chunks_exact(2)).filter_map(|(place, replies)| {

@@ -40,7 +40,7 @@ impl Values {
     }
 
     fn release(&self) -> Call<Vec<Released>> {
-        let part = |(name, owner)| BundleRelease { name, owner, channel: CHANNEL.to_owned() };
+        let part = |(name, owner)| BundleRelease { name, owner, channel: Joined::of(CHANNEL) };
         self.kind().release_all(&self.names.iter().zip(&self.owners).map(part).collect::<Vec<_>>())
     }
 
