@@ -1,38 +1,31 @@
 //! The idempotency keys of one client: a slot for each request under way, and numbers that only rise.
 
-use crate::system::HashMap;
-use smallvec::SmallVec;
-
 use crate::name::LockName;
+use crate::system::HashSet;
 
-/// The slots in use, by name and in order, and the last number.
+/// A slot of a name.
+pub(crate) type TakenSlot = (LockName, u32);
+
+/// The slots in use, and the last number.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     last: u64,
-    used: HashMap<LockName, SmallVec<[u32; 4]>>,
+    used: HashSet<TakenSlot>,
 }
 
 impl Slots {
     /// Takes the lowest free slot of a name, so that a name has as many slots as requests were ever under way at once.
-    pub(crate) fn take(&mut self, name: &LockName) -> u32 {
-        let used = match self.used.get_mut(name) {
-            Some(used) => used,
-            None => self.used.entry(name.clone()).or_default(),
-        };
-        let gap = (0..).zip(used.iter()).position(|(lowest, used)| lowest != *used).unwrap_or(used.len());
-        let slot = gap.try_into().unwrap_or(u32::MAX);
-        used.insert(gap, slot);
+    pub(crate) fn take(&mut self, name: &LockName) -> TakenSlot {
+        let mut slot = (name.clone(), 0);
+        while !self.used.insert(slot.clone()) {
+            slot.1 += 1;
+        }
         slot
     }
 
     /// Frees a slot after its request is over.
-    pub(crate) fn free(&mut self, name: &LockName, slot: u32) {
-        if let Some(used) = self.used.get_mut(name) {
-            used.retain(|used| *used != slot);
-            if used.is_empty() {
-                self.used.remove(name);
-            }
-        }
+    pub(crate) fn free(&mut self, slot: &TakenSlot) {
+        self.used.remove(slot);
     }
 
     /// Returns a number that is greater than all earlier numbers.
@@ -54,10 +47,10 @@ mod tests {
     fn a_slot_is_used_by_one_request_at_a_time() {
         let mut slots = Slots::default();
         let (a, b) = (name("a"), name("b"));
-        assert_eq!([slots.take(&a), slots.take(&a), slots.take(&b), slots.take(&a)], [0, 1, 0, 2]);
-        slots.free(&a, 1);
-        slots.free(&a, 0);
-        assert_eq!([slots.take(&a), slots.take(&a), slots.take(&a)], [0, 1, 3]);
+        assert_eq!([&a, &a, &b, &a].map(|name| slots.take(name).1), [0, 1, 0, 2]);
+        slots.free(&(a.clone(), 1));
+        slots.free(&(a.clone(), 0));
+        assert_eq!([&a, &a, &a].map(|name| slots.take(name).1), [0, 1, 3]);
     }
 
     #[test]
@@ -66,7 +59,7 @@ mod tests {
         let slot = slots.take(&name("a"));
         let numbers = [slots.number(), slots.number(), slots.number()];
         assert!(numbers.is_sorted() && numbers[0] < numbers[1]);
-        slots.free(&name("a"), slot);
+        slots.free(&slot);
         assert!(slots.used.is_empty());
     }
 
@@ -78,12 +71,12 @@ mod tests {
             let mut used: Vec<u32> = vec![];
             for (step, which) in steps {
                 if step == 0 || used.is_empty() {
-                    let slot = slots.take(&name("n"));
+                    let (_, slot) = slots.take(&name("n"));
                     proptest::prop_assert!(!used.contains(&slot));
                     proptest::prop_assert!((0..slot).all(|lower| used.contains(&lower)));
                     used.push(slot);
                 } else {
-                    slots.free(&name("n"), used.swap_remove(which % used.len()));
+                    slots.free(&(name("n"), used.swap_remove(which % used.len())));
                 }
             }
         }

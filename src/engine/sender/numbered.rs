@@ -14,7 +14,7 @@ use crate::script::Call;
 use crate::script::once::{self, Once};
 use crate::script::query::{self, NotANumber};
 use crate::state::exchange::{Bounds, Failed};
-use crate::state::slots::Slots;
+use crate::state::slots::{Slots, TakenSlot};
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -50,8 +50,7 @@ impl<'a, T> Numbered<'a, T> {
 
 /// The slot of one request, with its number.
 struct NumberedSlot {
-    name: LockName,
-    slot: u32,
+    slot: TakenSlot,
     once: Once,
 }
 
@@ -150,8 +149,8 @@ impl Sender {
         let mut slots = self.numbers.0.lock();
         let (slot, number) = (slots.take(name), slots.number());
         drop(slots);
-        let once = Once { key: name.once(&self.client, slot), number };
-        NumberedSlot { name: name.clone(), slot, once }
+        let once = Once { key: name.once(&self.client, slot.1), number };
+        NumberedSlot { slot, once }
     }
 
     fn next_number(&self, place: &NumberedSlot) -> Once {
@@ -159,12 +158,12 @@ impl Sender {
     }
 
     fn leave_place(&self, place: &NumberedSlot) {
-        self.numbers.0.lock().free(&place.name, place.slot);
+        self.numbers.0.lock().free(&place.slot);
     }
 
     fn end_at(&self, at: Instant, ending: Ending) {
         let myself = Weak::clone(&self.myself);
-        self.node(&ending.place.name).cleaner.run_at(at, move || {
+        self.node(&ending.place.slot.0).cleaner.run_at(at, move || {
             if let Some(sender) = myself.upgrade() {
                 sender.end_once(ending);
             }
