@@ -141,12 +141,14 @@ impl Server {
             };
             answer = send(&mut connection);
         }
-        let confirmed = match answer.as_ref().ok().and_then(needs) {
-            Some(confirmation) => connection.confirm(confirmation, asking).map(Some),
-            None => Ok(None),
-        };
-        // A confirmation without an answer leaves the request in doubt.
-        let (answer, copies) = confirmed.map_or_else(|fault| (Err(fault), None), |copies| (answer, copies));
+        let mut copies = None;
+        if let Some(confirmation) = answer.as_ref().ok().and_then(needs) {
+            match connection.confirm(confirmation, asking) {
+                Ok(counted) => copies = Some(counted),
+                // A confirmation without an answer leaves the request in doubt.
+                Err(fault) => answer = Err(fault),
+            }
+        }
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
