@@ -12,14 +12,14 @@ pub(super) struct Buffer {
     start: usize,
     end: usize,
     largest: Largest,
-    /// The memory of the last list, for the next one.
-    spare: Vec<Value>,
+    /// The last list of a few values, whose memory serves the next one.
+    spare: Value,
 }
 
 impl Buffer {
     /// A buffer for replies up to `largest`.
     pub(super) fn for_replies(largest: Largest) -> Self {
-        Self { bytes: vec![], start: 0, end: 0, largest, spare: vec![] }
+        Self { bytes: vec![], start: 0, end: 0, largest, spare: Value::Nil }
     }
 
     pub(super) fn accept(&mut self, largest: Largest) {
@@ -47,11 +47,8 @@ impl Buffer {
 
     /// Takes a reply that was read, to use its memory again.
     pub(super) fn reclaim(&mut self, reply: Value) {
-        if let Value::Array(mut values) = reply
-            && values.capacity() <= frame::FEW
-        {
-            values.clear();
-            self.spare = values;
+        if matches!(&reply, Value::Array(values) if values.capacity() <= frame::FEW) {
+            self.spare = reply;
         }
     }
 

@@ -24,7 +24,7 @@ impl Largest {
 /// The limits are checked before any memory is reserved, so a hostile length costs nothing. Numbers, texts and lists of
 /// them, as scripts send them, are read here: the general parser allocates a buffer of 8 KiB for every value, which
 /// costs more than the rest of a request.
-pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Vec<Value>) -> io::Result<Option<(Value, usize)>> {
+pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Value) -> io::Result<Option<(Value, usize)>> {
     if let Some(read) = few_numbers(bytes, spare) {
         return Ok(Some(read));
     }
@@ -38,9 +38,10 @@ pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Vec<Value>) -> io
 
 /// Reads a list of few numbers, none below zero, that is here whole, as nearly every script answers; `None` for all
 /// else. The list gets the `spare` memory.
-fn few_numbers(bytes: &[u8], spare: &mut Vec<Value>) -> Option<(Value, usize)> {
+fn few_numbers(bytes: &[u8], spare: &mut Value) -> Option<(Value, usize)> {
     let [b'*', count @ b'1'..=FEW_AS_DIGIT, b'\r', b'\n', ..] = bytes else { return None };
-    spare.clear();
+    let mut values = if let Value::Array(values) = std::mem::replace(spare, Value::Nil) { values } else { vec![] };
+    values.clear();
     let mut at = 4;
     for _ in b'0'..*count {
         let [b':', digits @ ..] = &bytes[at..] else { return None };
@@ -50,10 +51,10 @@ fn few_numbers(bytes: &[u8], spare: &mut Vec<Value>) -> Option<(Value, usize)> {
         if length == 0 || !digits[length..].starts_with(b"\r\n") {
             return None;
         }
-        spare.push(Value::Int(value));
+        values.push(Value::Int(value));
         at += 1 + length + 2;
     }
-    Some((Value::Array(std::mem::take(spare)), at))
+    Some((Value::Array(values), at))
 }
 
 struct Reader<'a> {
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
-        let read = read(bytes, Largest::REPLY, &mut vec![]).map_err(|error| error.to_string())?;
+        let read = read(bytes, Largest::REPLY, &mut Value::Nil).map_err(|error| error.to_string())?;
         Ok(read.map(|(_, length)| length))
     }
 
@@ -276,7 +277,11 @@ mod tests {
     fn replies_read_as_the_general_parser_reads_them() {
         let check = |reply: &[u8]| {
             let general = redis::parse_redis_value(reply).unwrap();
-            assert_eq!(read(reply, Largest::REPLY, &mut vec![]).unwrap(), Some((general, reply.len())), "{reply:?}");
+            assert_eq!(
+                read(reply, Largest::REPLY, &mut Value::Nil).unwrap(),
+                Some((general, reply.len())),
+                "{reply:?}"
+            );
         };
         check(b":-12\r\n");
         check(b":+5\r\n");
