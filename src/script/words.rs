@@ -9,8 +9,7 @@ use crate::name::Joined;
 /// for it.
 pub(super) struct Words {
     bytes: Vec<u8>,
-    count: u32,
-    start: u32,
+    start: usize,
 }
 
 thread_local! {
@@ -25,10 +24,10 @@ pub(crate) trait Word {
 
 impl Words {
     pub(super) fn of(words: &[&str]) -> Self {
-        let mut bytes = vec![b'\r'; ROOM - 1];
-        bytes.push(b'\n');
-        let mut request = Self { bytes, count: 0, start: 0 };
-        request.write_count();
+        let mut bytes = vec![b'0'; ROOM];
+        let start = LAST_DIGIT - 1;
+        (bytes[start], bytes[ROOM - 2], bytes[ROOM - 1]) = (b'*', b'\r', b'\n');
+        let mut request = Self { bytes, start };
         words.iter().for_each(|word| request.add(*word));
         request
     }
@@ -39,30 +38,34 @@ impl Words {
         bytes.clear();
         bytes.reserve(first.bytes.len() + more);
         bytes.extend_from_slice(&first.bytes);
-        Self { bytes, ..*first }
+        Self { bytes, start: first.start }
     }
 
     pub(super) fn add(&mut self, word: impl Word) {
         word.with_parts(|parts| write(&mut self.bytes, parts));
-        self.count += 1;
         match &mut self.bytes[LAST_DIGIT] {
-            b'9' => self.write_count(),
+            b'9' => self.carry(),
             digit => *digit += 1,
         }
     }
 
-    fn write_count(&mut self) {
-        let mut digits = itoa::Buffer::new();
-        let digits = digits.format(self.count).as_bytes();
-        let first = LAST_DIGIT + 1 - digits.len();
-        self.bytes[first..=LAST_DIGIT].copy_from_slice(digits);
-        self.bytes[first - 1] = b'*';
-        self.start = u32::try_from(first - 1).unwrap_or(0);
+    /// Counts a word whose number ends with a zero.
+    fn carry(&mut self) {
+        let mut at = LAST_DIGIT;
+        while self.bytes[at] == b'9' {
+            self.bytes[at] = b'0';
+            at -= 1;
+        }
+        if at == self.start {
+            self.start -= 1;
+            (self.bytes[self.start], self.bytes[at]) = (b'*', b'0');
+        }
+        self.bytes[at] += 1;
     }
 
     /// The request.
     pub(super) fn packed(&self) -> &[u8] {
-        &self.bytes[self.start as usize..]
+        &self.bytes[self.start..]
     }
 
     /// The length of the words.
@@ -72,7 +75,7 @@ impl Words {
 
     /// The place of a part of the words in the request.
     pub(super) fn place(&self, part: Range<usize>) -> Range<usize> {
-        let line = ROOM - self.start as usize;
+        let line = ROOM - self.start;
         line + part.start..line + part.end
     }
 }
