@@ -519,7 +519,7 @@ impl fmt::Debug for PermitId {
 
 /// The ids of the permits of an owner; those of an owner of another kind are nobody's.
 fn ids_of(owner: &OwnerId) -> Vec<PermitId> {
-    permits::ids_of(owner).into_iter().map(|id| PermitId(id.into())).collect()
+    permits::ids_of(owner).map(|id| PermitId(id.into())).collect()
 }
 
 /// The most permits that one hold has: their ids are arguments of one request, and of each renewal of many holds.

@@ -63,13 +63,13 @@ impl Kind for PermitLock {
         let call = ACQUIRE
             .call(name, &[name.as_key(), name.taken_permits()], Attempt::read)
             .arg(args.lease.millis().saturating_add(self.skew_ms));
-        with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(args.owner))
+        with_ids(call.arg(name.semaphore_channel()).publish_command(), ids_of(args.owner))
     }
 
     /// Permits have one guard and are never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
         let call = RELEASE.call(name, &[name.as_key(), name.taken_permits()], read_release);
-        with_ids(call.arg(name.semaphore_channel()).publish_command(), &ids_of(owner))
+        with_ids(call.arg(name.semaphore_channel()).publish_command(), ids_of(owner))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
@@ -77,13 +77,13 @@ impl Kind for PermitLock {
         let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
         locks.iter().fold(call, |call, hold| {
             let ids = ids_of(&hold.owner);
-            with_ids(call.arg(hold.lease_ms().saturating_add(self.skew_ms)).arg(ids.len()), &ids)
+            with_ids(call.arg(hold.lease_ms().saturating_add(self.skew_ms)).arg(ids.len()), ids)
         })
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
         let question = |claim: &Claim| {
-            let ids: Vec<_> = ids_of(&claim.owner).into_iter().map(Vec::from).collect();
+            let ids: Vec<_> = ids_of(&claim.owner).map(Vec::from).collect();
             command("ZMSCORE", (claim.name.taken_permits().text(), ids))
         };
         look::each(claims, question, |_, reply| match reply {
@@ -111,30 +111,30 @@ pub(crate) struct Permits {
 /// bytes of the client's id, so that a permit leads to its client, 6 bytes of the hold's number, 2 bytes of the index.
 pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
     let text = owner.as_str();
-    let (client, hold) = (text.split(':').next().unwrap_or(text), text.rsplit('.').next().unwrap_or(text));
-    let client = client.chars().filter_map(|letter| letter.to_digit(16)).take(16);
-    let client = client.fold(0, |client, digit| client << 4 | u128::from(digit));
-    let stem = client << 48 | u128::from(hold.parse().unwrap_or(0_u64) & 0xffff_ffff_ffff);
-    let mut text = String::with_capacity(LONGEST_OWNER);
-    let digits = (0..STEM_DIGITS).rev().map(|place| u32::try_from(stem >> (4 * place) & 0xf).unwrap_or(0));
-    text.extend(digits.filter_map(|digit| char::from_digit(digit, 16)));
-    text.push('.');
-    text.push_str(itoa::Buffer::new().format(count));
-    OwnerId::encoded(&text)
+    let mut stem = [b'0'; CLIENT_DIGITS + HOLD_DIGITS];
+    let (client, hold) = stem.split_at_mut(CLIENT_DIGITS);
+    let digits = text.bytes().filter(|&byte| byte != b'-');
+    client.iter_mut().zip(digits).for_each(|(place, digit)| *place = digit);
+    let mut rest = text.rsplit('.').next().and_then(|hold| hold.parse().ok()).unwrap_or(0_u64);
+    for place in hold.iter_mut().rev() {
+        *place = b"0123456789abcdef"[usize::try_from(rest % 16).unwrap_or(0)];
+        rest /= 16;
+    }
+    let stem = std::str::from_utf8(&stem).unwrap_or_default();
+    OwnerId::encoded(&[stem, ".", itoa::Buffer::new().format(count)].concat())
 }
 
 /// The ids of the permits of an owner that [`owner_of`] made.
-pub(crate) fn ids_of(owner: &OwnerId) -> Vec<[u8; 16]> {
+pub(crate) fn ids_of(owner: &OwnerId) -> impl ExactSizeIterator<Item = [u8; 16]> {
     let (stem, count) = owner.as_str().split_once('.').unwrap_or((owner.as_str(), "0"));
     let stem = u128::from_str_radix(stem, 16).unwrap_or(0);
     let count = count.parse().unwrap_or(0_u16);
-    (0..count).map(|index| (stem << 16 | u128::from(index)).to_be_bytes()).collect()
+    (0..count).map(move |index| (stem << 16 | u128::from(index)).to_be_bytes())
 }
 
 /// The hexadecimal digits of client and hold in an owner: 64 and 48 bits.
-const STEM_DIGITS: u32 = 16 + 12;
-/// Client, hold, a point and the number of permits.
-const LONGEST_OWNER: usize = 16 + 12 + 1 + 10;
+const CLIENT_DIGITS: usize = 16;
+const HOLD_DIGITS: usize = 12;
 
 pub(crate) fn count(name: &LockName) -> Call<Permits> {
     COUNT.call(name, &[name.as_key(), name.taken_permits()], |reply| match list(reply)? {
@@ -181,8 +181,8 @@ fn with_taken(script: &'static Script, name: &LockName, once: &Once) -> Call<boo
     once::call_with(script, name, &keys, once, is_one)
 }
 
-fn with_ids<T>(call: Call<T>, ids: &[impl AsRef<[u8]>]) -> Call<T> {
-    ids.iter().fold(call, |call, id| call.arg(id.as_ref()))
+fn with_ids<T>(call: Call<T>, ids: impl IntoIterator<Item: AsRef<[u8]>>) -> Call<T> {
+    ids.into_iter().fold(call, |call, id| call.arg(id.as_ref()))
 }
 
 #[cfg(test)]
@@ -200,8 +200,8 @@ mod tests {
             for count in [1, 2, 300] {
                 let (_, owner) = owners.draw(ThreadId::current().number());
                 let owner = owner_of(&owner, count);
-                let ids = ids_of(&owner);
-                assert_eq!(ids, ids_of(&OwnerId::encoded(owner.as_str())));
+                let ids: Vec<_> = ids_of(&owner).collect();
+                assert!(ids_of(&OwnerId::encoded(owner.as_str())).eq(ids.iter().copied()));
                 assert_eq!(u32::try_from(ids.len()), Ok(count));
                 assert!(ids.iter().all(|id| id.len() == 16));
                 for id in ids {
@@ -216,7 +216,7 @@ mod tests {
         let owner = OwnerId::encoded("00010203-0405-4607-8809-0a0b0c0d0e0f:7.258");
         let owner = owner_of(&owner, 2);
         assert_eq!(owner.as_str(), "0001020304054607000000000102.2");
-        let ids = ids_of(&owner);
+        let ids: Vec<_> = ids_of(&owner).collect();
         assert_eq!(ids[1][8..], [0, 0, 0, 0, 1, 2, 0, 1]);
     }
 }
