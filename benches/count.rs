@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 12_900, 3, 8),
-    budget("re-entry", 10_400, 1, 8),
-    budget("fair-pair", 17_000, 10, 8),
-    budget("read-pair", 18_100, 16, 8),
-    budget("semaphore-pair", 16_700, 13, 8),
-    budget("permits-pair", 19_900, 15, 8),
-    budget("multi-lock-of-10", 141_000, 124, 17),
+    budget("pair", 12_000, 2, 8),
+    budget("re-entry", 9_900, 0, 8),
+    budget("fair-pair", 13_600, 2, 8),
+    budget("read-pair", 12_400, 4, 8),
+    budget("semaphore-pair", 14_600, 8, 8),
+    budget("permits-pair", 19_400, 11, 8),
+    budget("multi-lock-of-10", 141_000, 116, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
