@@ -133,6 +133,11 @@ impl Limit {
     }
 }
 
+/// The error that explains most: one that people must mend, if any.
+fn cause(errors: &[Error]) -> Option<&Error> {
+    errors.iter().find(|error| error.kind() != ErrorKind::Connection).or(errors.first())
+}
+
 /// Does each work in a thread of its own, and returns the results in order. An `Err` is a result that needs no thread.
 fn side_by_side<T: Send, W>(works: impl Iterator<Item = Result<W, Result<T, Error>>>) -> Vec<Result<T, Error>>
 where

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::Limit;
+use super::{Limit, cause};
 use crate::conn::address::Endpoint;
 use crate::conn::command::command;
 use crate::conn::dialer::{MasterAddress, MasterFinder};
@@ -22,7 +22,7 @@ pub(super) struct Nodes {
     reign: Mutex<Reign>,
 }
 
-/// The master of the last look-up that found one, and what is known against the others.
+/// The master of the last look-up that found one.
 ///
 /// A node that was the master a moment ago stays the master: an old master that comes back calls itself master until
 /// it is told otherwise.
@@ -33,9 +33,6 @@ struct Reign {
     is_sure: bool,
     /// The time since which the master has not answered.
     silent_since: Option<Instant>,
-    /// The nodes that may be old masters: such a node called itself master beside the master, or was the master
-    /// before. A node that calls itself replica is none.
-    rivals: Vec<Endpoint>,
 }
 
 impl Nodes {
@@ -74,39 +71,27 @@ impl MasterFinder for Nodes {
 impl Reign {
     /// Chooses the master by the answers to a look-up at `now`.
     fn choose(&mut self, masters: &[Endpoint], replicas: &[Endpoint], now: Instant) -> Option<Endpoint> {
-        self.rivals.retain(|rival| !replicas.contains(rival));
         self.is_sure = self.master.as_ref().is_some_and(|last| masters.contains(last));
         let is_replica = self.master.as_ref().is_some_and(|last| replicas.contains(last));
         if self.is_sure || is_replica {
             self.silent_since = None;
         }
         if self.is_sure {
-            let others = masters.iter().filter(|master| Some(*master) != self.master.as_ref());
-            let others: Vec<_> = others.filter(|other| !self.rivals.contains(other)).cloned().collect();
-            self.rivals.extend(others);
             return self.master.clone();
         }
         let [next] = masters else { return None };
-        if let Some(last) = self.master.clone().filter(|_| !is_replica) {
-            let since = *self.silent_since.get_or_insert(now);
-            if self.rivals.contains(next) && now < since.after(SILENCE) {
-                return Some(last);
-            }
-            self.rivals.push(last);
+        if self.master.is_none() || is_replica || now >= self.silent_since.get_or_insert(now).after(SILENCE) {
+            *self = Self { master: Some(next.clone()), is_sure: true, silent_since: None };
         }
-        self.rivals.retain(|rival| rival != next);
-        (self.is_sure, self.silent_since) = (true, None);
-        self.master = Some(next.clone());
         self.master.clone()
     }
 }
 
 fn no_master(masters: &[Endpoint], replicas: &[Endpoint], nodes: usize, errors: &[Error]) -> Error {
     let list = |nodes: &[Endpoint]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let is_final = |error: &&Error| error.kind() != ErrorKind::Connection;
-    let cause = errors.iter().find(is_final).or(errors.first());
+    let cause = cause(errors);
     if let Some(error) = cause
-        && errors.iter().filter(is_final).count() == nodes
+        && errors.iter().filter(|error| error.kind() != ErrorKind::Connection).count() == nodes
     {
         // Wrong credentials: waiting does not help.
         return error.clone();
@@ -144,27 +129,25 @@ mod tests {
         Instant::from_millis(1_000_000 + millis)
     }
 
-    fn choose(last: Option<&str>, masters: &[Endpoint]) -> Option<Endpoint> {
-        let mut reign = Reign { master: last.map(at), ..Reign::default() };
-        reign.choose(masters, &[], moment(0))
-    }
-
     #[test]
     fn a_master_that_comes_back_does_not_take_over() {
-        assert_eq!(choose(None, &[at("a")]), Some(at("a")));
-        assert_eq!(choose(Some("a"), &[at("b")]), Some(at("b")));
-        assert_eq!(choose(Some("b"), &[at("a"), at("b")]), Some(at("b")));
-        assert_eq!(choose(None, &[at("a"), at("b")]), None);
-        assert_eq!(choose(Some("c"), &[at("a"), at("b")]), None);
-        assert_eq!(choose(Some("a"), &[]), None);
+        let check = |last: Option<&str>, masters: &[&str], chosen: Option<&str>| {
+            let mut reign = Reign { master: last.map(at), ..Reign::default() };
+            let masters: Vec<_> = masters.iter().map(|host| at(host)).collect();
+            assert_eq!(reign.choose(&masters, &[], moment(0)), chosen.map(at));
+        };
+        check(None, &["a"], Some("a"));
+        check(Some("b"), &["a", "b"], Some("b"));
+        check(None, &["a", "b"], None);
+        check(Some("c"), &["a", "b"], None);
+        check(Some("a"), &[], None);
     }
 
     #[test]
     fn a_master_that_misses_a_look_up_keeps_its_place() {
         let (a, b) = ([at("a")], [at("b")]);
         let mut reign = Reign { master: Some(at("b")), ..Reign::default() };
-        assert_eq!(reign.choose(&[at("a"), at("b")], &[], moment(0)), Some(at("b")));
-        assert_eq!(reign.choose(&a, &[], moment(100)), Some(at("b")), "an old master is there alone");
+        assert_eq!(reign.choose(&a, &[], moment(100)), Some(at("b")), "another one is there alone");
         assert!(!reign.is_sure);
         assert_eq!(reign.choose(&b, &[], moment(1_000)), Some(at("b")));
         assert_eq!(reign.choose(&a, &[], moment(2_000)), Some(at("b")));
@@ -172,13 +155,6 @@ mod tests {
         assert_eq!(reign.choose(&a, &[], moment(5_000)), Some(at("a")), "the master is gone for good");
         assert_eq!(reign.choose(&b, &[], moment(5_100)), Some(at("a")), "now the other one is the old master");
         assert_eq!(reign.choose(&b, &a, moment(5_200)), Some(at("b")), "a replica says so itself");
-    }
-
-    #[test]
-    fn a_replica_that_is_promoted_is_no_old_master() {
-        let mut reign = Reign { master: Some(at("b")), rivals: vec![at("a")], ..Reign::default() };
-        assert_eq!(reign.choose(&[at("b")], &[at("a")], moment(0)), Some(at("b")));
-        assert_eq!(reign.choose(&[at("a")], &[], moment(100)), Some(at("a")), "it was told otherwise before");
     }
 
     #[test]

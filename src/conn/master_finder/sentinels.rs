@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::succession::{Doubt, Opinion, Succession, most_of};
-use super::{Limit, MakesDialers};
+use super::succession::{Opinion, Succession, most_of};
+use super::{Limit, MakesDialers, cause};
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::command::command;
 use crate::conn::dialer::{Dialer, MasterAddress, MasterFinder};
@@ -25,12 +25,9 @@ pub(super) struct Sentinels {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// The sentinels that the user named, then those that these told of.
     sentinels: Vec<Arc<Server>>,
-    /// How many sentinels there are, by those that answered last.
-    known: usize,
     succession: Succession,
     closed: bool,
 }
@@ -41,33 +38,38 @@ struct Poll {
     opinions: Vec<Opinion>,
     /// The sentinels with these opinions.
     answered: Vec<Arc<Server>>,
-    /// Whether a sentinel says that the master does not answer, or that it is being replaced.
-    is_uneasy: bool,
     strangers: Vec<String>,
     errors: Vec<Error>,
 }
 
 impl Sentinels {
     pub(super) fn new(service: Service, limit: Limit, dialer: Arc<MakesDialers>) -> Self {
-        let sentinels = service.sentinels.iter().map(|address| sentinel(&*dialer, address.clone())).collect();
-        let state = Mutex::new(State { sentinels, ..State::default() });
+        let sentinels: Vec<_> = service.sentinels.iter().map(|address| sentinel(&*dialer, address.clone())).collect();
+        let succession = Succession::among(sentinels.len());
+        let state = Mutex::new(State { sentinels, succession, closed: false });
         Self { service, dialer, limit, state }
     }
 
     /// Asks all sentinels at once. A sentinel that did not answer lately is not asked for a while, unless most did not:
-    /// after an outage they may all be back.
+    /// after an outage they may all be back. Returns a time before any question was sent, too.
     fn poll(&self) -> (Instant, Poll) {
-        let sentinels = self.state.lock().sentinels.clone();
+        let now = Instant::now();
+        let state = self.state.lock();
+        let (sentinels, is_found) = (state.sentinels.clone(), state.succession.has_begun());
+        // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
+        let needed = most_of(state.succession.known());
+        drop(state);
+        let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
         // The epoch is asked for before the master: the other way round, the answers of a fail-over in between would be
         // an old master with a new epoch.
         let name = &*self.service.name;
-        let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"]];
-        let (asked, answers) = self.ask(&sentinels, &questions, opinion);
+        let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"], &["SENTINELS", name]];
+        let questions = questions.map(|words| command(&[&["SENTINEL"], words].concat()));
+        let (asked, answers) = self.limit.ask(is_found, &sentinels, up >= needed, &questions, opinion);
         let mut poll = Poll::default();
         for (sentinel, answer) in sentinels.into_iter().zip(answers) {
             match answer {
-                Ok(Some((opinion, is_calm))) => {
-                    poll.is_uneasy |= !is_calm;
+                Ok(Some(opinion)) => {
                     poll.opinions.push(opinion);
                     poll.answered.push(sentinel);
                 }
@@ -78,64 +80,32 @@ impl Sentinels {
         (asked, poll)
     }
 
-    /// Returns a time before any question was sent, too.
-    fn ask<T: Send>(
-        &self,
-        sentinels: &[Arc<Server>],
-        questions: &[&[&str]],
-        read: impl Fn(&[Value]) -> std::result::Result<T, Stop> + Sync,
-    ) -> (Instant, Vec<Result<T>>) {
-        let now = Instant::now();
-        let state = self.state.lock();
-        let is_found = state.succession.has_begun();
-        // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
-        let needed = most_of(state.known.max(self.service.sentinels.len()));
-        drop(state);
-        let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
-        let questions: Vec<_> = questions.iter().map(|words| command(&[&["SENTINEL"], *words].concat())).collect();
-        self.limit.ask(is_found, sentinels, up >= needed, &questions, read)
-    }
-
     /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do
     /// not know. Returns whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
         let Some(template) = self.service.sentinels.first() else { return false };
-        let named = self.service.sentinels.len();
         let answered = poll.distinct();
-        let has_answered = |server: &Arc<Server>| answered.iter().any(|(_, other)| Arc::ptr_eq(other, server));
+        let others = poll.opinions.iter().flat_map(|opinion| opinion.others.iter().flatten());
+        let silent = others.filter(|(id, _)| answered.iter().all(|(known, _)| known != id));
+        let silent: Vec<&Endpoint> = silent.map(|(_, endpoint)| endpoint).collect();
         let mut state = self.state.lock();
-        let known = state.known;
-        if answered.len() >= known && state.sentinels.iter().skip(named).all(has_answered) {
-            return false;
-        }
-        drop(state);
-        let (mut silent, mut is_complete) = (vec![], answered.len() >= most_of(known.max(named)));
-        for answer in self.ask(&poll.answered, &[&["SENTINELS", &self.service.name]], others).1 {
-            let Ok(others) = answer else {
-                is_complete = false;
-                continue;
-            };
-            let others = others.into_iter().filter(|(id, _)| answered.iter().all(|(known, _)| known != id));
-            silent.extend(others.map(|(_, endpoint)| endpoint));
-        }
-        state = self.state.lock();
         if state.closed {
             return false;
         }
         let mut forgotten = vec![];
-        if is_complete {
-            let told = state.sentinels.split_off(named);
-            let is_silent = |server: &Arc<Server>| silent.iter().any(|other| server.endpoint() == other.to_string());
-            let (kept, left): (Vec<_>, _) =
-                told.into_iter().partition(|server| has_answered(server) || is_silent(server));
-            state.sentinels.extend(kept);
-            forgotten = left;
+        if answered.len() >= most_of(state.succession.known()) && poll.opinions.iter().all(|told| told.others.is_some())
+        {
+            let is_left = |server: &mut Arc<Server>| {
+                let has_answered = answered.iter().any(|(_, other)| Arc::ptr_eq(other, server));
+                !has_answered && !silent.contains(&&server.dialer.address.endpoint)
+            };
+            forgotten = state.sentinels.extract_if(self.service.sentinels.len().., is_left).collect();
         }
         let before = state.sentinels.len();
         for endpoint in silent {
-            let is_new = !state.sentinels.iter().any(|server| server.endpoint() == endpoint.to_string());
+            let is_new = state.sentinels.iter().all(|server| server.dialer.address.endpoint != *endpoint);
             if is_new && state.sentinels.len() < MOST_SENTINELS {
-                state.sentinels.push(sentinel(&*self.dialer, template.moved_to(endpoint)));
+                state.sentinels.push(sentinel(&*self.dialer, template.moved_to(endpoint.clone())));
             }
         }
         let has_more = state.sentinels.len() > before;
@@ -144,59 +114,40 @@ impl Sentinels {
         has_more
     }
 
-    fn doubt(&self, poll: Poll, doubt: Doubt) -> Error {
+    fn doubt(&self, poll: &Poll, doubt: &str) -> Error {
         let Poll { errors, strangers, opinions, .. } = poll;
         let name = &self.service.name;
-        let watch_none = || format!("the sentinels {} watch no service {name}", strangers.join(","));
+        let strangers = match &strangers[..] {
+            [] => String::new(),
+            labels => format!("the sentinels {} watch no service {name}; ", labels.join(",")),
+        };
         // Another sentinel, which is silent now, may know the service.
-        let is_final = errors.iter().all(|error| error.kind() != ErrorKind::Connection);
-        if opinions.is_empty() && is_final {
+        if opinions.is_empty() && errors.iter().all(|error| error.kind() != ErrorKind::Connection) {
             if let Some(error) = errors.first() {
                 // Wrong credentials, or servers that are no sentinels: waiting does not help.
                 return error.clone();
             }
             // While a service is removed and monitored anew, no sentinel knows it for a moment.
             if !strangers.is_empty() && !self.state.lock().succession.has_begun() {
-                let text = format!("{}; SENTINEL MASTERS lists theirs", watch_none());
-                return Error::new(ErrorKind::Config, text);
+                return Error::new(ErrorKind::Config, format!("{strangers}SENTINEL MASTERS lists theirs"));
             }
         }
-        let why = match doubt {
-            Doubt::TooFew { answered, known } => {
-                let needed = most_of(known);
-                let strangers = if strangers.is_empty() { String::new() } else { format!("; {}", watch_none()) };
-                let cause = errors.iter().find(|error| error.kind() != ErrorKind::Connection).or(errors.first());
-                let error = cause.map_or_else(String::new, |error| format!("; {error}"));
-                format!("{answered} of {known} sentinels answer, and {needed} must agree{strangers}{error}")
-            }
-            Doubt::Disagreement { named, known } => {
-                let named: Vec<_> = named.iter().map(|(master, count)| format!("{count} name {master}")).collect();
-                format!("of {known} sentinels {}, and {} must agree", named.join(", "), most_of(known))
-            }
-            Doubt::Older { master, epoch, accepted } => format!(
-                "the sentinels name {master} of epoch {epoch}, but a master of epoch {accepted} was known before; \
-                 where the sentinels were set up anew, open the client anew, too"
-            ),
-        };
-        Error::new(ErrorKind::Connection, format!("the master of {name} is not known: {why}"))
+        let cause = cause(errors).map_or_else(String::new, ToString::to_string);
+        let why = format!("the master of {name} is not known: {doubt}; {strangers}{cause}");
+        Error::new(ErrorKind::Connection, why.trim_end_matches("; "))
     }
 }
 
 impl MasterFinder for Sentinels {
     fn look_up(&self) -> Result<MasterAddress> {
         let (mut asked, mut poll) = self.poll();
-        // The sentinel that knows most says how many there are.
-        if let Some(known) = poll.opinions.iter().map(|opinion| opinion.known).max() {
-            self.state.lock().known = known;
-            if self.discover(&poll) {
-                (asked, poll) = self.poll();
-            }
+        self.state.lock().succession.count(&poll.opinions);
+        if !poll.opinions.is_empty() && self.discover(&poll) {
+            (asked, poll) = self.poll();
         }
-        let decided = self.state.lock().succession.decide(self.service.sentinels.len(), &poll.opinions);
-        match decided {
-            Ok(endpoint) => Ok(MasterAddress { endpoint, is_calm: !poll.is_uneasy, asked }),
-            Err(doubt) => Err(self.doubt(poll, doubt)),
-        }
+        let decided = self.state.lock().succession.decide(&poll.opinions);
+        let endpoint = decided.map_err(|doubt| self.doubt(&poll, &doubt))?;
+        Ok(MasterAddress { endpoint, is_calm: poll.opinions.iter().all(|opinion| opinion.is_calm), asked })
     }
 
     fn close(&self) {
@@ -222,41 +173,40 @@ impl Poll {
 }
 
 fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
-    let label = address.endpoint.to_string().into();
+    let (purpose, label) = (Purpose::Sentinel, address.endpoint.to_string().into());
     let dialer = dialer(ServerNumber::default(), address);
-    Arc::new(Server::new(Dialer { purpose: Purpose::Sentinel, label, ..dialer }, 1))
+    Arc::new(Server::new(Dialer { purpose, label, ..dialer }, 1))
 }
 
-/// Reads what a sentinel says of the service and of itself, and whether it expects no move. `None` where it does not know
-/// the service.
-fn opinion(replies: &[Value]) -> std::result::Result<Option<(Opinion, bool)>, Stop> {
-    let [watched, master, id] = replies else { return Err(Stop::NoReply) };
+/// Reads what a sentinel says of the service and of itself. `None` where it does not know the service.
+fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
+    let [watched, master, id, others] = replies else { return Err(Stop::NoReply) };
     if *master == Value::Nil {
         return Ok(None);
     }
-    Stop::at_a_refusal(replies)?;
+    Stop::at_a_refusal([watched, master, id])?;
     let read = || {
         let Value::Array(place) = master else { return None };
         let [host, port] = place.as_slice() else { return None };
         let flags = field(watched, "flags")?;
-        let opinion = Opinion {
+        Some(Opinion {
             id: text_of(id)?,
             master: endpoint(text_of(host)?, &text_of(port)?)?,
             epoch: field(watched, "config-epoch")?.parse().ok()?,
             known: field(watched, "num-other-sentinels")?.parse::<usize>().ok()? + 1,
-        };
-        Some((opinion, !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag))))
+            is_calm: !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag)),
+            others: places_of(others),
+        })
     };
     read().map(Some).ok_or(Stop::NoReply)
 }
 
 /// Reads the ids and the places of the other sentinels.
-fn others(replies: &[Value]) -> std::result::Result<Vec<(String, Endpoint)>, Stop> {
-    Stop::at_a_refusal(replies)?;
-    let [Value::Array(others)] = replies else { return Err(Stop::NoReply) };
+fn places_of(others: &Value) -> Option<Vec<(String, Endpoint)>> {
+    let Value::Array(others) = others else { return None };
     let other = |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
     // A sentinel that was never reached has no id.
-    Ok(others.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
+    Some(others.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
 }
 
 fn endpoint(host: String, port: &str) -> Option<Endpoint> {
@@ -426,7 +376,7 @@ mod tests {
         let doubt = |errors: &[ErrorKind]| {
             let errors = errors.iter().map(|kind| Error::new(*kind, "no answer")).collect();
             let poll = Poll { strangers: vec!["a:1".into()], errors, ..Poll::default() };
-            sentinels().doubt(poll, Doubt::TooFew { answered: 0, known: 3 })
+            sentinels().doubt(&poll, "0 of 3 sentinels answer, and 2 must agree")
         };
         let error = doubt(&[ErrorKind::Connection, ErrorKind::Refused]);
         assert_eq!(error.kind(), ErrorKind::Connection);
@@ -434,10 +384,9 @@ mod tests {
         assert_eq!(doubt(&[]).kind(), ErrorKind::Config);
         assert_eq!(doubt(&[ErrorKind::Refused]).kind(), ErrorKind::Refused);
         let known = sentinels();
-        let opinion = |id: &str| Opinion { id: id.into(), master: Endpoint::Tcp("m".into(), 1), epoch: 1, known: 3 };
-        known.state.lock().succession.decide(3, &["a", "b"].map(opinion)).unwrap();
+        known.state.lock().succession.decide(&["a", "b"].map(|id| Opinion::of(id, "m", 1, 3))).unwrap();
         let poll = Poll { strangers: vec!["a:1".into()], ..Poll::default() };
-        let error = known.doubt(poll, Doubt::TooFew { answered: 0, known: 3 });
+        let error = known.doubt(&poll, "0 of 3 sentinels answer");
         assert_eq!(error.kind(), ErrorKind::Connection, "it was known a moment ago: {error}");
     }
 

@@ -1,9 +1,11 @@
 //! Which master counts, by the opinions of the sentinels: the one that most of them name, and never an older epoch.
 
+use std::collections::BTreeSet;
+
 use crate::conn::address::Endpoint;
 
 /// What one sentinel says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Opinion {
     /// The id of the sentinel, which is the same under each of its addresses.
     pub(super) id: String,
@@ -12,64 +14,73 @@ pub(super) struct Opinion {
     pub(super) epoch: u64,
     /// How many sentinels this sentinel knows, itself included. A sentinel that is gone counts until it is forgotten.
     pub(super) known: usize,
+    /// Whether the master answers the sentinel, and is not being replaced.
+    pub(super) is_calm: bool,
+    /// The ids and the places of the others; `None` where the sentinel does not tell.
+    pub(super) others: Option<Vec<(String, Endpoint)>>,
 }
 
-/// The master that was accepted last.
-#[derive(Default)]
+/// The sentinels that must agree, and the master that was accepted last.
 pub(super) struct Succession {
+    /// The number of sentinels that the user named.
+    named: usize,
+    /// How many sentinels there are, by those that answered last.
+    known: usize,
     epoch: Option<u64>,
 }
 
-/// Why no master is accepted.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// So many sentinels answered, of those that are known.
-    TooFew { answered: usize, known: usize },
-    /// The masters, and how many sentinels name each.
-    Disagreement { named: Vec<(Endpoint, usize)>, known: usize },
-    /// Most sentinels name a master of an earlier epoch than the one that was accepted before.
-    Older { master: Endpoint, epoch: u64, accepted: u64 },
-}
-
 impl Succession {
+    pub(super) fn among(named: usize) -> Self {
+        Self { named, known: named, epoch: None }
+    }
+
     /// Whether a master was ever accepted.
     pub(super) fn has_begun(&self) -> bool {
         self.epoch.is_some()
     }
 
-    /// Counts the opinions; `configured` is the number of sentinels that the user named.
-    ///
-    /// More sentinels than the user named may exist, and one sentinel may not know all others. The largest number
-    /// counts, so that two majorities always share a sentinel.
-    pub(super) fn decide(&mut self, configured: usize, opinions: &[Opinion]) -> Result<Endpoint, Doubt> {
+    /// How many sentinels there are.
+    pub(super) fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Counts the sentinels, where any answered. More than the user named may exist, and one sentinel may not know all
+    /// others: the largest number counts, so that two majorities always share a sentinel.
+    pub(super) fn count(&mut self, opinions: &[Opinion]) {
+        if let Some(known) = opinions.iter().map(|opinion| opinion.known).max() {
+            self.known = known.max(self.named);
+        }
+    }
+
+    /// Returns the master that counts, or why there is none.
+    pub(super) fn decide(&mut self, opinions: &[Opinion]) -> Result<Endpoint, String> {
+        self.count(opinions);
         let mut opinions: Vec<&Opinion> = opinions.iter().collect();
         opinions.sort_by(|one, other| one.id.cmp(&other.id));
         opinions.dedup_by(|one, other| one.id == other.id);
-        let known = opinions.iter().map(|opinion| opinion.known).fold(configured, usize::max);
-        let needed = most_of(known);
-        if opinions.len() < needed {
-            return Err(Doubt::TooFew { answered: opinions.len(), known });
+        let (known, answered, needed) = (self.known, opinions.len(), most_of(self.known));
+        if answered < needed {
+            return Err(format!("{answered} of {known} sentinels answer, and {needed} must agree"));
         }
         let count = |master: &Endpoint| opinions.iter().filter(|opinion| opinion.master == *master).count();
-        let Some(elected) = opinions.iter().find(|opinion| count(&opinion.master) >= needed) else {
-            let mut named: Vec<(Endpoint, usize)> = vec![];
-            for opinion in &opinions {
-                if !named.iter().any(|(master, _)| *master == opinion.master) {
-                    named.push((opinion.master.clone(), count(&opinion.master)));
-                }
-            }
-            return Err(Doubt::Disagreement { named, known });
+        let Some(Opinion { master, .. }) = opinions.iter().find(|opinion| count(&opinion.master) >= needed) else {
+            let named = |Opinion { master, .. }: &&Opinion| format!("{} name {master}", count(master));
+            let named: Vec<_> = opinions.iter().map(named).collect::<BTreeSet<_>>().into_iter().collect();
+            return Err(format!("of {known} sentinels {}, and {needed} must agree", named.join(", ")));
         };
         // Sentinels that restarted from an old file name an old master until another sentinel tells them.
-        let mut epochs: Vec<_> =
-            opinions.iter().filter(|opinion| opinion.master == elected.master).map(|opinion| opinion.epoch).collect();
+        let epochs = opinions.iter().filter(|opinion| opinion.master == *master).map(|opinion| opinion.epoch);
+        let mut epochs: Vec<_> = epochs.collect();
         epochs.sort_unstable_by(|one, other| other.cmp(one));
         let epoch = epochs[needed - 1];
         match self.epoch {
-            Some(accepted) if epoch < accepted => Err(Doubt::Older { master: elected.master.clone(), epoch, accepted }),
+            Some(accepted) if epoch < accepted => Err(format!(
+                "the sentinels name {master} of epoch {epoch}, but a master of epoch {accepted} was known before; \
+                 where the sentinels were set up anew, open the client anew, too"
+            )),
             _ => {
                 self.epoch = Some(epoch);
-                Ok(elected.master.clone())
+                Ok(master.clone())
             }
         }
     }
@@ -84,53 +95,50 @@ pub(super) fn most_of(known: usize) -> usize {
 mod tests {
     use super::*;
 
+    impl Opinion {
+        pub(in crate::conn::master_finder) fn of(id: &str, master: &str, epoch: u64, known: usize) -> Self {
+            Self { id: id.into(), master: at(master), epoch, known, is_calm: true, others: None }
+        }
+    }
+
     fn at(host: &str) -> Endpoint {
         Endpoint::Tcp(host.into(), 1)
     }
 
-    fn opinion(id: &str, master: &str, epoch: u64, known: usize) -> Opinion {
-        Opinion { id: id.into(), master: at(master), epoch, known }
-    }
-
     #[test]
     fn the_master_of_most_known_sentinels_counts() {
-        let decide = |configured, opinions: &[Opinion]| Succession::default().decide(configured, opinions);
-        let (a, b, c) = (opinion("1", "a", 0, 3), opinion("2", "a", 0, 3), opinion("3", "b", 0, 3));
-        assert_eq!(decide(3, &[a.clone(), b.clone(), c.clone()]), Ok(at("a")));
-        assert_eq!(decide(1, &[a.clone(), b.clone()]), Ok(at("a")));
-        let named = vec![(at("a"), 1), (at("b"), 1)];
-        assert_eq!(decide(3, &[a.clone(), c]), Err(Doubt::Disagreement { named, known: 3 }));
-        assert_eq!(decide(1, std::slice::from_ref(&a)), Err(Doubt::TooFew { answered: 1, known: 3 }));
-        assert_eq!(decide(5, &[a.clone(), b.clone()]), Err(Doubt::TooFew { answered: 2, known: 5 }));
-        // A sentinel that was just started knows no other one.
-        let fresh = Opinion { known: 1, ..b };
-        assert_eq!(decide(1, &[a, fresh]), Ok(at("a")));
-        assert_eq!(decide(1, &[opinion("1", "a", 0, 1)]), Ok(at("a")));
-        assert_eq!(decide(4, &[]), Err(Doubt::TooFew { answered: 0, known: 4 }));
-    }
-
-    #[test]
-    fn a_sentinel_with_two_addresses_counts_once() {
-        let opinions = [opinion("1", "a", 0, 3), opinion("1", "a", 0, 3)];
-        assert_eq!(Succession::default().decide(2, &opinions), Err(Doubt::TooFew { answered: 1, known: 3 }));
+        let check = |named, opinions: &[(&str, &str, usize)], wanted: Result<&str, &str>| {
+            let opinions: Vec<_> =
+                opinions.iter().map(|(id, master, known)| Opinion::of(id, master, 0, *known)).collect();
+            assert_eq!(Succession::among(named).decide(&opinions), wanted.map(at).map_err(str::to_owned));
+        };
+        let (a, b, c) = (("1", "a", 3), ("2", "a", 3), ("3", "b", 3));
+        check(3, &[a, b, c], Ok("a"));
+        check(1, &[a, b], Ok("a"));
+        check(3, &[a, c], Err("of 3 sentinels 1 name a:1, 1 name b:1, and 2 must agree"));
+        check(1, &[a], Err("1 of 3 sentinels answer, and 2 must agree"));
+        check(2, &[a, a], Err("1 of 3 sentinels answer, and 2 must agree")); // one sentinel with two addresses
+        check(5, &[a, b], Err("2 of 5 sentinels answer, and 3 must agree"));
+        check(1, &[a, ("2", "a", 1)], Ok("a")); // one that was just started knows no other one
+        check(1, &[("1", "a", 1)], Ok("a"));
+        check(4, &[], Err("0 of 4 sentinels answer, and 3 must agree"));
     }
 
     #[test]
     fn an_epoch_never_goes_back() {
-        let mut succession = Succession::default();
-        let opinions = |master: &str, epochs: [u64; 3]| {
-            [0, 1, 2].map(|id| opinion(&id.to_string(), master, epochs[id], 3)).to_vec()
+        let mut succession = Succession::among(3);
+        let mut check = |master: &str, epochs: [u64; 3], older_than: Option<u64>| {
+            let decided = succession.decide(&[0, 1, 2].map(|id| Opinion::of(&id.to_string(), master, epochs[id], 3)));
+            match older_than {
+                None => assert_eq!(decided, Ok(at(master))),
+                Some(epoch) => assert!(decided.unwrap_err().contains(&format!("a master of epoch {epoch} was known"))),
+            }
         };
-        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 4])), Ok(at("a")));
-        assert_eq!(succession.decide(3, &opinions("b", [5, 5, 4])), Ok(at("b")));
-        let older = |master: &str, epoch| Err(Doubt::Older { master: at(master), epoch, accepted: 5 });
-        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 4])), older("a", 4));
-        // One sentinel with a new epoch makes no majority of it.
-        assert_eq!(succession.decide(3, &opinions("a", [4, 4, 9])), older("a", 4));
-        assert_eq!(succession.decide(3, &opinions("b", [5, 6, 6])), Ok(at("b")));
-        assert_eq!(
-            succession.decide(3, &opinions("b", [5, 5, 6])),
-            Err(Doubt::Older { master: at("b"), epoch: 5, accepted: 6 })
-        );
+        check("a", [4, 4, 4], None);
+        check("b", [5, 5, 4], None);
+        check("a", [4, 4, 4], Some(5));
+        check("a", [4, 4, 9], Some(5)); // one sentinel with a new epoch makes no majority of it
+        check("b", [5, 6, 6], None);
+        check("b", [5, 5, 6], Some(6));
     }
 }
