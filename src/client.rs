@@ -6,9 +6,9 @@ use std::sync::Arc;
 use once_cell::sync::Lazy;
 
 use crate::config::{ClientBuilder, Config};
-use crate::conn::{
-    Address, Cluster, Connector, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start,
-};
+#[cfg(feature = "tls")]
+use crate::conn::connector;
+use crate::conn::{Cluster, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start};
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
@@ -568,14 +568,13 @@ impl ClientBuilder {
         let target = Target::parse(&url.0)?;
         #[cfg(feature = "credentials")]
         config.check_credentials(&target)?;
-        let read_by = Instant::now().after(config.command_timeout);
-        let tls = Connector::for_address(config.tls.clone(), target.address(), read_by)?;
+        #[cfg(feature = "tls")]
+        let tls = connector(config.tls.clone(), target.address(), Instant::now().after(config.command_timeout))?;
+        #[cfg(not(feature = "tls"))]
+        let tls = None;
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();
-        let plain = move |number, address: Address| {
-            let tls = tls.as_ref().map(|tls: &Connector| tls.for_member(&address));
-            Dialer::new(number, address, tls, shown.clone())
-        };
+        let plain = move |number, address| Dialer::new(number, address, tls.clone(), shown.clone());
         let plain: Arc<MakesDialers> = Arc::new(plain);
         // Sentinels have a login of their own.
         let of_sentinel = Arc::clone(&plain);

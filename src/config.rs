@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[cfg(feature = "credentials")]
 use crate::conn::Provider;
-use crate::conn::{Target, Tls};
+use crate::conn::Target;
 #[cfg(feature = "credentials")]
 use crate::credentials::Credentials;
 use crate::durability::Durability;
@@ -67,7 +67,8 @@ pub(crate) struct Config {
     pub(crate) idle_timeout: Duration,
     pub(crate) client_name: String,
     pub(crate) name_prefix: String,
-    pub(crate) tls: Option<Tls>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::tls::Tls>,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     #[cfg(feature = "credentials")]
     pub(crate) credentials: Option<Provider>,
@@ -319,7 +320,7 @@ impl ClientBuilder {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     #[cfg(feature = "tls")]
-    pub fn tls(self, tls: Tls) -> Self {
+    pub fn tls(self, tls: crate::tls::Tls) -> Self {
         self.with(|config| config.tls = Some(tls))
     }
 
@@ -439,6 +440,7 @@ impl Default for Config {
             idle_timeout: Duration::from_secs(30),
             client_name: "lockson".into(),
             name_prefix: String::new(),
+            #[cfg(feature = "tls")]
             tls: None,
             observer: None,
             #[cfg(feature = "credentials")]

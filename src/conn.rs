@@ -17,8 +17,6 @@ mod identity;
 mod introduction;
 mod listener;
 mod master_finder;
-#[cfg(not(feature = "tls"))]
-mod no_tls;
 mod pool;
 mod pub_sub;
 mod resolver;
@@ -31,13 +29,11 @@ mod socket;
 mod standalone;
 mod stream;
 mod target;
-#[cfg(feature = "tls")]
 mod tls;
 mod trouble;
 mod url;
 mod waker;
 
-pub(crate) use address::Address;
 pub(crate) use cluster::Cluster;
 pub(crate) use command::command;
 #[cfg(feature = "credentials")]
@@ -51,12 +47,11 @@ pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
 pub(crate) use standalone::Standalone;
 pub(crate) use target::Target;
-pub(crate) use tls::{Connector, Tls};
+#[cfg(feature = "tls")]
+pub(crate) use tls::connector;
 pub(crate) use trouble::at_the_start;
 pub(crate) use waker::{Sleeper, Waker, sleeper};
 
-#[cfg(not(feature = "tls"))]
-use no_tls as tls;
 use std::sync::Arc;
 use std::time::Duration;
 

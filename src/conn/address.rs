@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use redis::Cmd;
+
 /// The endpoint of a server and the credentials for it. The text forms never show a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -43,6 +45,12 @@ impl Address {
             (None, None) => None,
             (user, password) => Some((user.as_deref(), password.as_deref().unwrap_or(""))),
         }
+    }
+
+    /// The command of the login, where the URL has any.
+    pub(super) fn packed_login(&self) -> Option<Vec<u8>> {
+        let (user, password) = self.login()?;
+        Some(Cmd::new().arg("AUTH").arg(user).arg(password).get_packed_command())
     }
 
     /// The address of another server with the same login and database.

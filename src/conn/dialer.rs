@@ -21,7 +21,7 @@ use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
 use super::stream::Stream;
 use super::tls::Connector;
-use super::trouble::{self, Moment, NoConnection};
+use super::trouble::{self, Moment};
 use crate::error::Refusal;
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -43,7 +43,7 @@ pub(crate) struct Dialer {
     /// `None` where the deadline of the caller suffices.
     pub(super) longest_silence: Option<Duration>,
     /// Begins TLS sessions; `None` for plain connections.
-    pub(super) tls: Option<Connector>,
+    pub(super) tls: Option<Arc<Connector>>,
     pub(super) resolver: Resolver,
     /// Gives the credentials of each connection.
     #[cfg(feature = "credentials")]
@@ -71,7 +71,12 @@ pub(super) type Dialled = Result<Box<Connection>, Fault>;
 
 impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
-    pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
+    pub(crate) fn new(
+        number: ServerNumber,
+        address: Address,
+        tls: Option<Arc<Connector>>,
+        client_name: String,
+    ) -> Self {
         Self {
             number,
             label: address.to_string().into(),
@@ -156,42 +161,35 @@ impl Dial<'_> {
     fn run(self) -> Dialled {
         #[cfg(feature = "credentials")]
         if let Some(provider) = &self.dialer.provider {
-            let dial = |login: &mut dyn FnMut() -> Result<_, Fault>| self.once(false, || login().map(Some));
+            let dial = |login: &mut dyn FnMut() -> Result<_, Fault>| self.once(|| login().map(Some));
             return provider.dial(&self.dialer.label, self.deadline, dial);
         }
-        let dial = |with_login| self.once(with_login, || Ok(None::<Vec<u8>>));
-        if !self.dialer.address.login_when_asked {
-            return dial(true);
+        let address = &self.dialer.address;
+        if address.login_when_asked {
+            match self.once(|| Ok(None::<Vec<u8>>)) {
+                Err(Fault::Refused(refusal)) if refusal.word() == "NOAUTH" => {}
+                dialled => return dialled,
+            }
         }
-        match dial(false) {
-            Err(Fault::Refused(refusal)) if refusal.word() == "NOAUTH" => dial(true),
-            dialled => dialled,
-        }
+        self.once(|| Ok(address.packed_login()))
     }
 
-    /// `with_login` by the URL; `login` gives the command that logs in by a provider, and is called when the server is
-    /// connected.
-    fn once<Login: AsRef<[u8]>>(
-        self,
-        with_login: bool,
-        login: impl FnOnce() -> Result<Option<Login>, Fault>,
-    ) -> Dialled {
+    /// `login` gives the command that logs in, and is called when the server is connected.
+    fn once<Login: AsRef<[u8]>>(self, login: impl FnOnce() -> Result<Option<Login>, Fault>) -> Dialled {
         let Self { dialer, endpoint, deadline, .. } = self;
         let Dialer { label, longest_silence, .. } = dialer;
-        let whole = Instant::now().until(deadline);
-        let limit = longest_silence.map_or(whole, |silence| whole.min(silence));
-        let not_sent = Fault::NotSent;
+        let limit = Instant::now().until(sooner(deadline, *longest_silence));
         // The files are read first: where they cannot be used, no connection is opened.
-        let session = dialer.tls.as_ref().map(|tls| tls.session(deadline)).transpose();
-        let session = session.map_err(|error| not_sent(trouble::not_secured(label, &error)))?;
-        let mut socket = Socket::dial(endpoint, &dialer.resolver, deadline, *longest_silence).map_err(|why| {
-            let limit = if matches!(why, NoConnection::NotResolvedInTime) { whole } else { limit };
-            not_sent(trouble::not_reached(label, endpoint, why, limit))
-        })?;
+        let session = dialer.tls.as_ref().map(|tls| tls(&dialer.address, deadline)).transpose();
+        // A file may be replaced at this moment, so the next attempt may succeed.
+        let session =
+            session.map_err(|why| Fault::NotSent(trouble::at(label, format_args!("was not asked: {why}"))))?;
+        let socket = Socket::dial(endpoint, &dialer.resolver, deadline, *longest_silence);
+        let mut socket = socket.map_err(|why| Fault::NotSent(trouble::not_reached(label, endpoint, why, limit)))?;
         (self.opened)(Arc::downgrade(socket.stream.shared()));
         if let Some(session) = session {
             let secured = socket.secure(session, sooner(deadline, *longest_silence));
-            secured.map_err(|error| not_sent(trouble::failed(label, Moment::Handshake, error, limit)))?;
+            secured.map_err(|error| Fault::NotSent(trouble::failed(label, Moment::Handshake, error, limit)))?;
         }
         let largest = if self.purpose == Purpose::Map { Largest::LONG } else { Largest::REPLY };
         let mut connection = Box::new(Connection::new(socket, Arc::clone(label), largest));
@@ -199,7 +197,7 @@ impl Dial<'_> {
         connection.asked_start = dialer.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, *longest_silence);
-        self.introduce(&mut connection, with_login, login.as_ref().map(AsRef::as_ref), deadline)?;
+        self.introduce(&mut connection, login.as_ref().map(AsRef::as_ref), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (dialer.number, peer);
         }
@@ -208,18 +206,11 @@ impl Dial<'_> {
 
     /// Sends the introduction in one round trip. Requests of callers come later: until the replies are checked, the
     /// server may be of the wrong kind.
-    fn introduce(
-        &self,
-        connection: &mut Connection,
-        with_login: bool,
-        login: Option<&[u8]>,
-        deadline: Instant,
-    ) -> Result<(), Fault> {
+    fn introduce(&self, connection: &mut Connection, login: Option<&[u8]>, deadline: Instant) -> Result<(), Fault> {
         let Dialer { label, address, client_name, .. } = self.dialer;
         let limit = Instant::now().until(deadline);
-        let mut moment = Moment::Greeting;
         let lost = |moment, error| Fault::NotSent(trouble::failed(label, moment, error, limit));
-        let mut commands = introduction(address, client_name, with_login);
+        let mut commands = introduction(address, client_name);
         if connection.asked_start {
             commands.push((IntroductionStep::ServerStart, command(&["INFO", "server"])));
         }
@@ -229,13 +220,11 @@ impl Dial<'_> {
         }
         let mut packed = vec![];
         commands.iter().for_each(|(_, command)| command.write_packed_command(&mut packed));
-        if let Some(login) = login {
-            connection.send(login, deadline).map_err(|error| lost(moment, error))?;
-        }
-        connection.send(&packed, deadline).map_err(|error| lost(moment, error))?;
+        let sent = login.map_or(Ok(()), |login| connection.send(login, deadline));
+        sent.and_then(|()| connection.send(&packed, deadline)).map_err(|error| lost(Moment::Greeting, error))?;
         let steps =
             login.map(|_| IntroductionStep::Login).into_iter().chain(commands.into_iter().map(|(step, _)| step));
-        let mut refused_login = None;
+        let (mut moment, mut refused_login) = (Moment::Greeting, None);
         for step in steps {
             let reply = match connection.receive(deadline) {
                 Ok(reply) => reply,
@@ -246,15 +235,14 @@ impl Dial<'_> {
             if is_told && text_of(&reply).as_deref() != node.as_deref() {
                 return Err(Fault::NotSent(trouble::foreign(label)));
             }
-            match (self.take_step(connection, step, reply), refused_login.take()) {
-                (Ok(()), None) => {}
+            match self.take_step(connection, step, reply) {
                 // The reply to `HELLO` explains more than the refused password: keep reading.
-                (Err(fault), None) if step == IntroductionStep::Login => refused_login = Some(fault),
-                (Err(Fault::NotSent(error)), _) => return Err(Fault::NotSent(error)),
-                (_, Some(fault)) | (Err(fault), None) => return Err(fault),
+                Err(fault) if step == IntroductionStep::Login => refused_login = Some(fault),
+                Err(Fault::NotSent(error)) => return Err(Fault::NotSent(error)),
+                step => refused_login.take().map_or(step, Err)?,
             }
         }
-        Ok(())
+        refused_login.map_or(Ok(()), Err)
     }
 
     fn take_step(&self, connection: &mut Connection, step: IntroductionStep, reply: Value) -> Result<(), Fault> {

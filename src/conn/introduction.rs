@@ -39,21 +39,17 @@ pub(super) enum IntroductionStep {
     Node,
 }
 
-/// The commands of the introduction in their order, `with_login` after that of the URL.
-pub(super) fn introduction(address: &Address, client_name: &str, with_login: bool) -> Vec<(IntroductionStep, Cmd)> {
-    let mut commands = vec![];
-    // The login comes first: a server with a password refuses `HELLO` without a login.
-    if let Some((user, password)) = address.login().filter(|_| with_login) {
-        let mut auth = Cmd::new();
-        auth.arg("AUTH").arg(user).arg(password);
-        commands.push((IntroductionStep::Login, auth));
-    }
-    commands.push((IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])));
+/// The commands of the introduction in their order. A login comes before them: a server with a password refuses
+/// `HELLO` without a login.
+pub(super) fn introduction(address: &Address, client_name: &str) -> Vec<(IntroductionStep, Cmd)> {
+    let mut commands = vec![
+        (IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])),
+        (IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])),
+        (IntroductionStep::Info, command(&["CLIENT", "INFO"])),
+    ];
     if address.database != 0 {
-        commands.push((IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
+        commands.insert(1, (IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
     }
-    commands.push((IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])));
-    commands.push((IntroductionStep::Info, command(&["CLIENT", "INFO"])));
     commands
 }
 
@@ -170,23 +166,5 @@ mod tests {
         assert!(check("cluster", "master").unwrap_err().starts_with("redis at h:1/0 is a node of a Redis Cluster"));
         assert!(check("sentinel", "").unwrap_err().starts_with("redis at h:1/0 is a Sentinel"));
         assert!(check("standalone", "replica").unwrap_err().starts_with("redis at h:1/0 is a replica"));
-    }
-
-    #[test]
-    fn the_login_precedes_hello() {
-        let steps = |url: &str| {
-            let commands = introduction(&Address::parse(url).unwrap(), "name", true);
-            commands.into_iter().map(|(step, _)| step).collect::<Vec<_>>()
-        };
-        assert_eq!(steps("redis://h"), [IntroductionStep::Hello, IntroductionStep::Name, IntroductionStep::Info]);
-        let whole = [
-            IntroductionStep::Login,
-            IntroductionStep::Hello,
-            IntroductionStep::Database,
-            IntroductionStep::Name,
-            IntroductionStep::Info,
-        ];
-        assert_eq!(steps("redis://:canary@h/3?protocol=3"), whole);
-        assert_eq!(steps("redis://alice@h/3"), whole);
     }
 }

@@ -34,13 +34,14 @@ impl Resolver {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
+        let limit = Instant::now().until(deadline);
         let (look_up, host) = (Arc::clone(&self.look_up), host.to_owned());
         let look_up = move |_| look_up(&host, port).map_err(|error| (error.kind(), error.to_string()));
         match self.look_ups.ask(0, deadline, look_up) {
             Ok((_, Ok(addresses))) if addresses.is_empty() => Err(not_resolved(io::ErrorKind::NotFound, "no address")),
             Ok((_, Ok(addresses))) => Ok(addresses),
             Ok((_, Err((kind, text)))) => Err(not_resolved(kind, &text)),
-            Err(NoAnswer::NotInTime) => Err(NoConnection::NotResolvedInTime),
+            Err(NoAnswer::NotInTime) => Err(NoConnection::NotResolvedInTime(limit)),
             Err(NoAnswer::NoThread(error)) => Err(NoConnection::Failed(error)),
         }
     }
@@ -74,7 +75,7 @@ mod tests {
             }
         });
         let told = hanging.addresses("h", 7, Instant::now());
-        assert!(matches!(told, Err(NoConnection::NotResolvedInTime)));
+        assert!(matches!(told, Err(NoConnection::NotResolvedInTime(_))));
     }
 
     #[test]

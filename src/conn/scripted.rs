@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{Address, Dialer, Server, Target};
+use super::address::Address;
+use super::{Dialer, Server, Target};
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::transport::ServerNumber;

@@ -14,7 +14,7 @@ use crate::time::Instant;
 /// A connected stream, and the TLS session over the stream.
 pub(super) struct Socket {
     pub(super) stream: TimedStream,
-    session: Option<Box<Session>>,
+    session: Option<Box<dyn Session>>,
 }
 
 impl Socket {
@@ -38,9 +38,9 @@ impl Socket {
     }
 
     /// Makes the handshake of TLS. From then on all bytes go through the session.
-    pub(super) fn secure(&mut self, mut session: Session, deadline: Instant) -> io::Result<()> {
+    pub(super) fn secure(&mut self, mut session: Box<dyn Session>, deadline: Instant) -> io::Result<()> {
         session.shake_hands(&mut self.stream, deadline)?;
-        self.session = Some(Box::new(session));
+        self.session = Some(session);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::time::Instant;
 pub(super) type Stream = OwnedFd;
 
 /// A stream and its time-outs.
-pub(super) struct TimedStream {
+pub(crate) struct TimedStream {
     stream: Arc<Stream>,
     /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,

@@ -29,6 +29,7 @@ pub(crate) struct Service {
 
 impl Target {
     /// An address with the settings of all servers.
+    #[cfg(any(feature = "credentials", feature = "tls"))]
     pub(crate) fn address(&self) -> &Address {
         match self {
             Self::Fixed(address) | Self::Cluster(address, _) | Self::Replicated(address, _) => address,

@@ -1,13 +1,12 @@
 //! Error texts for a server that is not reached or does not answer, with the error of the system as the source.
 
 use std::error::Error as StdError;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::time::Duration;
 
 use super::address::Endpoint;
 use super::frame::Garbled;
-use super::tls::Trouble;
 use crate::error::{Error, ErrorKind};
 
 /// The reason why no connection could be made.
@@ -16,9 +15,34 @@ pub(super) enum NoConnection {
     /// The host name does not exist.
     NotResolved(io::Error),
     /// The host name was not resolved in time.
-    NotResolvedInTime,
+    NotResolvedInTime(Duration),
     Failed(io::Error),
 }
+
+/// A failure of TLS. Its text is that of the TLS library.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// The deed of the server and the remedy; the server is the subject of the sentence.
+    pub(super) what: String,
+    /// Whether the next attempt fails, too, until people change something.
+    pub(super) is_final: bool,
+    pub(super) text: String,
+}
+
+impl Trouble {
+    /// The failure of TLS in an error of a connection.
+    pub(super) fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref().and_then(|cause| cause.downcast_ref())
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl StdError for Trouble {}
 
 /// The stage at which a connection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +61,7 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
         NoConnection::NotResolved(error) => {
             return Error::with_source(ErrorKind::Connection, text("its host name is not known"), error);
         }
-        NoConnection::NotResolvedInTime => {
+        NoConnection::NotResolvedInTime(limit) => {
             let why = format!("its host name was not resolved within {}", in_words(limit));
             return Error::new(ErrorKind::Connection, text(&why));
         }
@@ -62,17 +86,11 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
     Error::with_source(ErrorKind::Connection, text(&why), error)
 }
 
-/// Builds the error for a connection that was not opened because a file for TLS cannot be used now. The file may be
-/// replaced at this moment, so the next attempt may succeed.
-pub(super) fn not_secured(label: &str, error: &Error) -> Error {
-    at(label, format_args!("was not asked: {error}"))
-}
-
 /// Builds the error for a connection that failed when `limit` was left for the reply.
 pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
     if let Some(trouble) = Trouble::of(&error) {
-        let text = format!("redis at {label} {}", trouble.what());
+        let text = format!("redis at {label} {}", trouble.what);
         return Error::with_source(ErrorKind::Connection, text, error);
     }
     let what = match (error.kind(), moment) {
@@ -107,7 +125,7 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
 /// The error of a client that cannot be opened. What TLS refuses must be changed by people, as a bad file must.
 pub(crate) fn at_the_start(error: Error) -> Error {
     let cause = StdError::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    let is_final = cause.and_then(Trouble::of).is_some_and(Trouble::is_final);
+    let is_final = cause.and_then(Trouble::of).is_some_and(|trouble| trouble.is_final);
     if is_final { error.of_the_settings() } else { error }
 }
 

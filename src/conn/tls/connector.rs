@@ -12,7 +12,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::session::Session;
+use super::Connector;
+use super::session::TlsSession;
 use super::unverified::Unverified;
 use crate::conn::address::{Address, Endpoint};
 use crate::conn::single_flight::{NoAnswer, SingleFlight};
@@ -21,14 +22,10 @@ use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::tls::{ClientCertificate, Pem, Tls};
 
-/// Begins sessions with one server.
-pub(crate) struct Connector {
+/// What sessions are made of.
+pub(super) struct Source {
+    /// The name in the certificate of the first server.
     name: ServerName<'static>,
-    source: Arc<Source>,
-}
-
-/// What a session is made of.
-struct Source {
     settings: Arc<Tls>,
     provider: Arc<CryptoProvider>,
     /// The authorities of the system, and when they were read: they are many, and change with the system.
@@ -37,10 +34,19 @@ struct Source {
     reads: SingleFlight<Result<Arc<ClientConfig>>>,
 }
 
-impl Connector {
-    /// The connector for an address; `None` for an address without TLS. Reads all files once, so that a bad setting is
-    /// told before any connection.
-    pub(crate) fn for_address(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Self>> {
+/// The connector for an address, and for other servers with the same settings; `None` for an address without TLS. Reads
+/// all files once, so that a bad setting is told before any connection.
+pub(crate) fn connector(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Arc<Connector>>> {
+    let source = Source::new(settings, address, deadline)?;
+    Ok(source.map(|source| {
+        let connector: Arc<Connector> =
+            Arc::new(move |address, deadline| Ok(Box::new(source.session(address, deadline)?)));
+        connector
+    }))
+}
+
+impl Source {
+    pub(super) fn new(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Arc<Self>>> {
         let host = match (&address.endpoint, address.tls) {
             (Endpoint::Tcp(host, _), true) => host,
             _ if settings.is_none() => return Ok(None),
@@ -57,33 +63,31 @@ impl Connector {
                 "without_verification() trusts anyone, so with_ca_file() has no effect: leave one of them out",
             );
         }
-        let name = match &settings.server_name {
-            Some(name) => named(name, "the name of with_server_name()")?,
-            None => named(host, "the host of the URL")?,
+        let (name, what) = match &settings.server_name {
+            Some(name) => (name, "the name of with_server_name()"),
+            None => (host, "the host of the URL"),
         };
+        let name = ServerName::try_from(name.clone());
+        let name = name.or_else(|_| fail(format!("{what} is no name that a TLS certificate has")))?;
         let (settings, provider) = (Arc::new(settings), Arc::new(ring::default_provider()));
-        let reads = SingleFlight::new("lockson-dial");
-        let source = Source { settings, provider, of_system: Mutex::default(), reads };
-        let connector = Self { name, source: Arc::new(source) };
-        connector.session(deadline)?;
-        Ok(Some(connector))
+        let (of_system, reads) = (Mutex::default(), SingleFlight::new("lockson-dial"));
+        let source = Arc::new(Self { name, settings, provider, of_system, reads });
+        source.session(address, deadline)?;
+        Ok(Some(source))
     }
 
-    /// The connector of another server with the same settings. A host that no certificate can name is verified by the
-    /// name of the first server.
-    pub(crate) fn for_member(&self, address: &Address) -> Self {
-        let own = match (&self.source.settings.server_name, &address.endpoint) {
+    /// A host that no certificate can name is verified by the name of the first server.
+    fn name_at(&self, address: &Address) -> ServerName<'static> {
+        let own = match (&self.settings.server_name, &address.endpoint) {
             (None, Endpoint::Tcp(host, _)) => ServerName::try_from(host.clone()).ok(),
             _ => None,
         };
-        Self { name: own.unwrap_or_else(|| self.name.clone()), source: Arc::clone(&self.source) }
+        own.unwrap_or_else(|| self.name.clone())
     }
 
-    /// Begins a session. Fails with `Config` where a file cannot be used, and with `Connection` where
-    /// it is not read by `deadline`.
-    pub(in crate::conn) fn session(&self, deadline: Instant) -> Result<Session> {
-        let source = Arc::clone(&self.source);
-        let config = match self.source.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
+    pub(super) fn session(self: &Arc<Self>, address: &Address, deadline: Instant) -> Result<TlsSession> {
+        let source = Arc::clone(self);
+        let config = match self.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
             Ok((_, config)) => config?,
             Err(NoAnswer::NotInTime) => {
                 let text = "the TLS settings: the files were not read in time; their file system may hang";
@@ -94,12 +98,10 @@ impl Connector {
                 return Err(Error::with_source(ErrorKind::Config, text, error));
             }
         };
-        let connection = ClientConnection::new(config, self.name.clone());
-        Ok(Session::new(connection.map_err(unusable)?, Arc::clone(&self.source.settings)))
+        let connection = ClientConnection::new(config, self.name_at(address));
+        Ok(TlsSession::new(connection.map_err(unusable)?, Arc::clone(&self.settings)))
     }
-}
 
-impl Source {
     fn config(&self) -> Result<ClientConfig> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(unusable)?;
@@ -161,10 +163,6 @@ impl Source {
         *self.of_system.lock() = Some((now, Arc::clone(&roots)));
         Ok(roots)
     }
-}
-
-fn named(name: &str, what: &str) -> Result<ServerName<'static>> {
-    ServerName::try_from(name.to_owned()).or_else(|_| fail(format!("{what} is no name that a TLS certificate has")))
 }
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
@@ -234,27 +232,26 @@ const LARGEST_FILE: u64 = 1024 * 1024;
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(10);
+    fn source(url: &str) -> Arc<Source> {
+        let settings = Tls { is_unverified: true, ..Tls::default() };
+        let deadline = Instant::now().after(Duration::from_secs(10));
+        Source::new(Some(settings), &Address::parse(url).unwrap(), deadline).unwrap().unwrap()
+    }
 
     #[test]
     fn each_member_is_verified_by_its_own_name() {
-        let address = |url| Address::parse(url).unwrap();
-        let settings = Tls { is_unverified: true, ..Tls::default() };
-        let deadline = Instant::now().after(SOON);
-        let connector = Connector::for_address(Some(settings), &address("rediss://a.example"), deadline);
-        let connector = connector.unwrap().unwrap();
-        let name = |url| connector.for_member(&address(url)).name.to_str().into_owned();
+        let source = source("rediss://a.example");
+        let name = |url| source.name_at(&Address::parse(url).unwrap()).to_str().into_owned();
         assert_eq!(name("rediss://b.example"), "b.example");
         assert_eq!(name("rediss://b\u{fc}cher.example"), "a.example");
     }
 
     #[test]
     fn the_authorities_of_the_system_are_read_again() {
-        let old = (Instant::now().before(READ_AGAIN), Arc::new(RootCertStore::empty()));
-        let (of_system, reads) = (Mutex::new(Some(old.clone())), SingleFlight::new("test"));
-        let source =
-            Source { settings: Arc::default(), provider: Arc::new(ring::default_provider()), of_system, reads };
+        let source = source("rediss://a.example");
+        let old = Arc::new(RootCertStore::empty());
+        *source.of_system.lock() = Some((Instant::now().before(READ_AGAIN), Arc::clone(&old)));
         // A machine without authorities has no others.
-        assert!(source.roots_of_system().map_or(true, |roots| !Arc::ptr_eq(&roots, &old.1)));
+        assert!(source.roots_of_system().map_or(true, |roots| !Arc::ptr_eq(&roots, &old)));
     }
 }

@@ -1,4 +1,4 @@
-//! The TLS session of one connection: seals what is written and opens what is read.
+//! The session of one connection by rustls.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -6,6 +6,8 @@ use std::sync::Arc;
 use rustls::ClientConnection;
 
 use crate::conn::stream::{TimedStream, ended};
+use crate::conn::tls::Session;
+use crate::conn::trouble::Trouble;
 use crate::time::Instant;
 use crate::tls::Tls;
 
@@ -13,7 +15,7 @@ use crate::tls::Tls;
 ///
 /// No session says goodbye (`close_notify`): replies of Redis say where they end, and a forked child that drops its
 /// copy of a session would end the session of its parent.
-pub(in crate::conn) struct Session {
+pub(super) struct TlsSession {
     connection: ClientConnection,
     settings: Arc<Tls>,
     /// The number of decrypted bytes that were not read.
@@ -26,15 +28,62 @@ pub(in crate::conn) struct Session {
     ended: bool,
 }
 
-impl Session {
+impl TlsSession {
     pub(super) fn new(mut connection: ClientConnection, settings: Arc<Tls>) -> Self {
         // A request is sealed as a whole; requests have a limit of their own.
         connection.set_buffer_limit(None);
         Self { connection, settings, decrypted: 0, sealed: 0, broke: None, ended: false }
     }
 
-    /// Makes the handshake. The last message of the handshake is sent with the first request.
-    pub(in crate::conn) fn shake_hands(&mut self, stream: &mut TimedStream, deadline: Instant) -> io::Result<()> {
+    /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
+    /// byte was there.
+    fn receive(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
+        match self.connection.read_tls(&mut Wire { stream, when }) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        match self.connection.process_new_packets() {
+            Ok(state) => {
+                self.decrypted = state.plaintext_bytes_to_read();
+                self.ended |= state.peer_has_closed();
+                Ok(true)
+            }
+            Err(error) => {
+                // The server is told why, if that can be done at once.
+                let _ = self.connection.write_tls(&mut Wire { stream, when: None });
+                Err(self.settings.trouble(&error))
+            }
+        }
+    }
+
+    /// Writes the sealed bytes by `when`, or what the system takes at once. Returns whether all were written.
+    fn flush(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Wire { stream, when }) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(self.last_words(stream).unwrap_or(error)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The reason that the server gave before it closed the connection.
+    fn last_words(&mut self, stream: &mut TimedStream) -> Option<io::Error> {
+        for _ in 0..MOST_MESSAGES {
+            match self.receive(stream, None) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(error).filter(|error| Trouble::of(error).is_some()),
+            }
+        }
+        None
+    }
+}
+
+impl Session for TlsSession {
+    fn shake_hands(&mut self, stream: &mut TimedStream, deadline: Instant) -> io::Result<()> {
         while self.connection.is_handshaking() {
             self.flush(stream, Some(deadline))?;
             if self.connection.is_handshaking() {
@@ -44,26 +93,12 @@ impl Session {
         Ok(())
     }
 
-    /// Writes all of `bytes`. After an error the last record is incomplete, and the server cannot open an incomplete
-    /// record: it did not receive all of `bytes`.
-    pub(in crate::conn) fn write_all(
-        &mut self,
-        stream: &mut TimedStream,
-        bytes: &[u8],
-        deadline: Instant,
-    ) -> io::Result<()> {
+    fn write_all(&mut self, stream: &mut TimedStream, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.connection.writer().write_all(bytes)?;
         self.flush(stream, Some(deadline)).map(drop)
     }
 
-    /// Reads the available bytes, at least one, by `deadline`, or at once where there is none: then the error
-    /// `WouldBlock` stands for no byte.
-    pub(in crate::conn) fn read(
-        &mut self,
-        stream: &mut TimedStream,
-        buffer: &mut [u8],
-        deadline: Option<Instant>,
-    ) -> io::Result<usize> {
+    fn read(&mut self, stream: &mut TimedStream, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         while self.decrypted == 0 {
             if self.ended {
                 return Err(ended());
@@ -78,10 +113,7 @@ impl Session {
         Ok(read)
     }
 
-    /// Writes what the system takes at once. Returns the number of bytes in the records that the system took whole:
-    /// the server cannot open the others. The rest of a record is kept and goes first in the next call, which must
-    /// begin with the bytes of that record. Records before an error count, and the next call returns the error.
-    pub(in crate::conn) fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize> {
+    fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize> {
         if let Some(error) = self.broke.take() {
             return Err(error);
         }
@@ -107,13 +139,11 @@ impl Session {
         Ok(written)
     }
 
-    pub(in crate::conn) fn has_decrypted(&self) -> bool {
+    fn has_decrypted(&self) -> bool {
         self.decrypted > 0
     }
 
-    /// Whether an idle connection is unusable: closed, or with bytes that belong to no request. Messages of TLS itself,
-    /// like the session tickets after a handshake, are read here and do not count.
-    pub(in crate::conn) fn is_stale(&mut self, stream: &mut TimedStream) -> bool {
+    fn is_stale(&mut self, stream: &mut TimedStream) -> bool {
         for _ in 0..MOST_MESSAGES {
             if self.decrypted > 0 || self.ended {
                 return true;
@@ -125,52 +155,6 @@ impl Session {
             }
         }
         true
-    }
-
-    /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
-    /// byte was there.
-    fn receive(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
-        match self.connection.read_tls(&mut Wire { stream, when }) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        match self.connection.process_new_packets() {
-            Ok(state) => {
-                self.decrypted = state.plaintext_bytes_to_read();
-                self.ended |= state.peer_has_closed();
-                Ok(true)
-            }
-            Err(error) => {
-                // The server is told why, if that can be done at once.
-                let _ = self.connection.write_tls(&mut Wire { stream, when: None });
-                Err(self.settings.trouble(error))
-            }
-        }
-    }
-
-    /// Writes the sealed bytes by `when`, or what the system takes at once. Returns whether all were written.
-    fn flush(&mut self, stream: &mut TimedStream, when: Option<Instant>) -> io::Result<bool> {
-        while self.connection.wants_write() {
-            match self.connection.write_tls(&mut Wire { stream, when }) {
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(self.last_words(stream).unwrap_or(error)),
-            }
-        }
-        Ok(true)
-    }
-
-    /// The reason that the server gave before it closed the connection.
-    fn last_words(&mut self, stream: &mut TimedStream) -> Option<io::Error> {
-        for _ in 0..MOST_MESSAGES {
-            match self.receive(stream, None) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(error).filter(|error| super::Trouble::of(error).is_some()),
-            }
-        }
-        None
     }
 }
 

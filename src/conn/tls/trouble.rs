@@ -1,25 +1,21 @@
 //! What a failure of TLS means, in words, and what to do.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
 
+use crate::conn::trouble::Trouble;
 use crate::tls::{Pem, Tls};
-
-/// A failure of TLS. Its text is that of the TLS library.
-#[derive(Debug)]
-pub(in crate::conn) struct Trouble {
-    what: String,
-    error: rustls::Error,
-}
 
 impl Tls {
     /// The error of a connection whose session with these settings failed.
-    pub(super) fn trouble(&self, error: rustls::Error) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, Trouble { what: self.what(&error), error })
+    pub(super) fn trouble(&self, error: &rustls::Error) -> io::Error {
+        use rustls::Error as Is;
+        let is_final = matches!(error, Is::InvalidCertificate(_) | Is::AlertReceived(_) | Is::PeerIncompatible(_));
+        let trouble = Trouble { what: self.what(error), is_final, text: error.to_string() };
+        io::Error::new(io::ErrorKind::InvalidData, trouble)
     }
 
     /// Says what the server did, and what helps.
@@ -114,32 +110,6 @@ impl Tls {
         what.into()
     }
 }
-
-impl Trouble {
-    /// The failure of TLS in an error of a connection.
-    pub(in crate::conn) fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref().and_then(|cause| cause.downcast_ref())
-    }
-
-    /// The deed of the server and the remedy; the server is the subject of the sentence.
-    pub(in crate::conn) fn what(&self) -> &str {
-        &self.what
-    }
-
-    /// Whether the next attempt fails, too, until people change something.
-    pub(in crate::conn) fn is_final(&self) -> bool {
-        use rustls::Error as Is;
-        matches!(self.error, Is::InvalidCertificate(_) | Is::AlertReceived(_) | Is::PeerIncompatible(_))
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for Trouble {}
 
 /// A name as certificates list it: `DnsName("example.com")` or `IpAddress(10.0.0.7)`. `None` for a name with characters
 /// that no name has: the texts of a stranger are not repeated.

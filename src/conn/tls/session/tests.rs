@@ -16,7 +16,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use super::*;
 use crate::conn::address::Address;
-use crate::conn::tls::{Connector, Tls};
+use crate::conn::tls::connector::Source;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -76,7 +76,7 @@ impl Server {
 }
 
 /// A session after its handshake. The server has not sent its tickets, unless the handshake made it do so.
-fn session() -> (Session, TimedStream, Server) {
+fn session() -> (TlsSession, TimedStream, Server) {
     let authority = Authority::new();
     let certificate = authority.server();
     let chain = CertificateDer::pem_slice_iter(&fs::read(&certificate.file).unwrap()).map(Result::unwrap).collect();
@@ -93,7 +93,7 @@ fn session() -> (Session, TimedStream, Server) {
     }
     let address = Address::parse("rediss://localhost").unwrap();
     let tls = Tls::new().with_ca_file(authority.file());
-    let mut session = Connector::for_address(Some(tls), &address, soon()).unwrap().unwrap().session(soon()).unwrap();
+    let mut session = Source::new(Some(tls), &address, soon()).unwrap().unwrap().session(&address, soon()).unwrap();
     let mut stream = TimedStream::new(ours);
     thread::scope(|scope| {
         let server = scope.spawn(|| {
@@ -185,6 +185,6 @@ fn changed_bytes_end_the_session_in_plain_words() {
     server.stream.write_all(&[0x17, 3, 3, 0, 30]).unwrap();
     server.stream.write_all(&[7; 30]).unwrap();
     let error: io::Error = session.read(&mut stream, &mut [0], Some(soon())).unwrap_err();
-    let trouble = super::super::Trouble::of(&error).expect("it is a failure of TLS");
-    assert!(trouble.what().contains("something between client and server may change bytes"), "{}", trouble.what());
+    let trouble = Trouble::of(&error).expect("it is a failure of TLS");
+    assert!(trouble.what.contains("something between client and server may change bytes"), "{}", trouble.what);
 }
