@@ -59,6 +59,14 @@ impl Address {
     }
 }
 
+impl Endpoint {
+    /// The endpoint that a server names; `None` where it does not know host or port.
+    pub(super) fn at(host: &str, port: &str) -> Option<Self> {
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        (!host.is_empty()).then(|| Self::Tcp(host.to_owned(), port))
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -18,8 +18,8 @@ use super::server::Server;
 use super::{Redirect, Route, Topology};
 use crate::error::{Refusal, Result};
 use crate::sync::{Condvar, Mutex};
+use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber, Slot};
-use late::Late;
 use map::Map;
 use member_view::place_in;
 use refresh::Refreshing;
@@ -38,8 +38,6 @@ struct Shared {
     /// The members of the URL, as texts show them.
     label: String,
     command_timeout: Duration,
-    /// How long a look waits for one member before it asks the next one as well.
-    patience: Duration,
     state: Mutex<State>,
     /// Wakes background threads when the client closes.
     closing: Condvar,
@@ -57,7 +55,8 @@ struct State {
     /// The members of the accepted map, replicas among them.
     members: Vec<ServerNumber>,
     refreshing: Refreshing,
-    late: Late,
+    /// The copies to fence, each with the time from which it matters no more.
+    late: Vec<(Identity, Instant)>,
     closed: bool,
 }
 
@@ -78,7 +77,6 @@ impl Cluster {
             most_connections,
             pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)),
             command_timeout,
-            patience: (command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE),
             state: Mutex::new(State { seeds: seeds.len(), ..State::default() }),
             closing: Condvar::new(),
         };
@@ -167,7 +165,7 @@ impl Cluster {
             refresh::ask_for(&self.shared, None);
         }
         let mut state = self.shared.state.lock();
-        let spoke = state.servers.get(from.0).and_then(|server| server.dialer.place()).map_or("", |(host, _)| host);
+        let spoke = state.servers.get(from.0).map_or("", |server| server.dialer.host());
         let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
         let Some((slot, place)) = place else {
             return Redirect::Later;
@@ -206,11 +204,6 @@ impl State {
         number
     }
 }
-
-/// So many members are asked within one look where all are silent.
-const PARTS_OF_A_LOOK: u32 = 6;
-const LEAST_PATIENCE: Duration = Duration::from_millis(50);
-const MOST_PATIENCE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,8 @@ pub(super) use locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterAddres
 pub(crate) struct Dialer {
     pub(super) number: ServerNumber,
     pub(super) address: Address,
+    /// What tells the server from all others, without credentials and database.
+    pub(super) endpoint: String,
     /// The address as error texts show it, without credentials.
     pub(super) label: Arc<str>,
     /// The name that operators see.
@@ -79,6 +81,7 @@ impl Dialer {
     ) -> Self {
         Self {
             number,
+            endpoint: address.endpoint.to_string(),
             label: address.to_string().into(),
             client_name,
             locator: None,
@@ -116,14 +119,6 @@ impl Dialer {
         !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
     }
 
-    /// Returns the address of the server without credentials and database.
-    pub(super) fn endpoint(&self) -> String {
-        match &self.locator {
-            Some(locator) => locator.endpoint().to_owned(),
-            None => self.address.endpoint.to_string(),
-        }
-    }
-
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
@@ -138,12 +133,9 @@ impl Dialer {
         Dial { dialer: self, endpoint: &self.address.endpoint, purpose, deadline, opened: &opened }.run()
     }
 
-    /// Returns host and port; `None` for a Unix socket.
-    pub(super) fn place(&self) -> Option<(&str, u16)> {
-        match &self.address.endpoint {
-            Endpoint::Tcp(host, port) => Some((host, *port)),
-            Endpoint::Unix(_) => None,
-        }
+    /// Returns the host; nothing for a Unix socket.
+    pub(super) fn host(&self) -> &str {
+        if let Endpoint::Tcp(host, _) = &self.address.endpoint { host } else { "" }
     }
 
     /// Dials the address `peer` to which an earlier connection led.

@@ -3,6 +3,7 @@
 mod confirmed;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
 use crate::time::Instant;
 use crate::transport::{Copies, Fault, Fitness, Limits, Question, ServerNumber};
-use confirmed::{Unconfirmed, confirm_all};
+use confirmed::confirm_all;
 
 /// One of several requests.
 pub(crate) struct Request<'a, T> {
@@ -53,6 +54,12 @@ pub(crate) struct Response<T> {
     pub(crate) copies: Option<Copies>,
 }
 
+impl<T> Response<T> {
+    fn of(server: &Server, answer: Result<T, Fault>, sent: Instant) -> Self {
+        Self { server: server.number(), answer, sent, ended: Instant::now(), run_id: None, copies: None }
+    }
+}
+
 impl<'a, T> Request<'a, T> {
     /// Returns the request with the source of its script; `None` where it has the source.
     fn whole(&self) -> Option<Self> {
@@ -78,53 +85,36 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
     for mut pipeline in by_server(requests) {
         if pipeline.begin_if_idle() { ready.push(pipeline) } else { waiting.push(pipeline) }
     }
-    // This thread does one share of the work itself.
-    let own = usize::from(ready.is_empty());
-    if waiting.len() > own {
-        thread::scope(|scope| {
-            let (ours, others) = waiting.split_at_mut(own);
-            for pipeline in others {
-                // A thread that cannot be started leaves its pipeline for later.
-                let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.run_alone());
-            }
-            run(&mut ready);
-            confirm_all(&mut ready);
-            ours.iter_mut().for_each(Pipeline::run_alone);
-        });
-    } else {
+    thread::scope(|scope| {
+        for pipeline in &mut waiting {
+            // A thread that cannot be started leaves its pipeline for later.
+            let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.run_alone());
+        }
         run(&mut ready);
         confirm_all(&mut ready);
-    }
+    });
     waiting.iter_mut().for_each(Pipeline::run_alone);
-    let mut outcomes = vec![];
+    let mut outcomes = BTreeMap::new();
     for pipeline in ready.into_iter().chain(waiting) {
+        // Where a request was sent again with its source, the later outcome counts.
         let places = pipeline.requests.iter().map(|(place, _)| *place);
         outcomes.extend(places.zip(pipeline.outcomes));
     }
-    outcomes.sort_by_key(|(place, _)| *place);
-    // Where a request was sent again with its source, the later outcome counts.
-    outcomes.reverse();
-    outcomes.dedup_by_key(|(place, _)| *place);
-    outcomes.into_iter().rev().map(|(_, outcome)| outcome).collect()
+    outcomes.into_values().collect()
 }
 
 /// Sends one request after `sent`.
 pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
-    let server = request.server.number();
     if request.fitness.matters() {
         let mut pipeline = Pipeline::new(0, request);
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
-        if let Some(outcome) = pipeline.outcomes.pop() {
-            return outcome;
-        }
-        let (error, now) = (trouble::no_time(&pipeline.server.label()), Instant::now());
-        let answer = Err(Fault::NotSent(error));
-        return Response { server, answer, sent: now, ended: now, run_id: None, copies: None };
+        let none = || Err(Fault::NotSent(trouble::no_time(&pipeline.server.label())));
+        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
     }
     let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
     let ended = if answer.is_ok() { sent } else { Instant::now() };
-    Response { server, answer, sent, ended, run_id: None, copies }
+    Response { server: request.server.number(), answer, sent, ended, run_id: None, copies }
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -144,7 +134,8 @@ struct Pipeline<'a, T> {
     run_id: Option<Arc<str>>,
     /// The latest time at which the server started, where the connection asked for it.
     started: Option<Instant>,
-    unconfirmed: Unconfirmed,
+    /// The connection of answers that replicas must confirm, when all of them have arrived.
+    unconfirmed: Option<Box<Connection>>,
 }
 
 /// The requests that are under way: consecutive requests of a pipeline, sent in one write.
@@ -217,7 +208,7 @@ impl<'a, T> Pipeline<'a, T> {
             is_replica: false,
             run_id: None,
             started: None,
-            unconfirmed: Unconfirmed::default(),
+            unconfirmed: None,
         }
     }
 
@@ -316,15 +307,15 @@ impl<'a, T> Pipeline<'a, T> {
             {
                 self.server.answered(self.run_id.as_deref(), last.sent);
             }
-            self.end_with(connection);
+            if self.to_confirm().1.is_some() {
+                self.unconfirmed = Some(connection);
+            } else {
+                self.put_away(connection);
+            }
         }
     }
 
-    fn end_with(&mut self, connection: Box<Connection>) {
-        if self.unconfirmed.needs_a_wait() {
-            self.unconfirmed.connection = Some(connection);
-            return;
-        }
+    fn put_away(&self, connection: Box<Connection>) {
         self.server.put_away(connection, !self.is_replica);
         if self.is_replica {
             self.server.leave_replica();
@@ -344,8 +335,7 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        let (server, run_id) = (self.server.number(), self.run_id.clone());
-        self.outcomes.push(Response { server, answer, sent, ended: Instant::now(), run_id, copies: None });
+        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, sent) });
     }
 
     fn write(&mut self) {
@@ -399,9 +389,6 @@ impl<'a, T> Pipeline<'a, T> {
             let reply = with_asked(self.asked.take(), reply);
             let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
             self.is_replica |= is_of_replica(&answer);
-            if let Some(confirmation) = answer.as_ref().ok().and_then(|answer| request.call.confirmation(answer)) {
-                self.unconfirmed.add(self.outcomes.len(), confirmation, request.asking);
-            }
             if let Err(Fault::Refused(refusal)) = &answer
                 && refusal.word() == "NOSCRIPT"
                 && let Some(whole) = request.whole()
@@ -430,7 +417,7 @@ impl<'a, T> Pipeline<'a, T> {
             let fault = if *end <= self.batch.written { &unanswered } else { &not_sent };
             self.end_one(Err(fault.clone()), self.batch.begun);
         }
-        self.unconfirmed.are_lost(&mut self.outcomes, &unanswered);
+        self.unconfirmed_are_lost(&unanswered);
         self.did_not_answer(self.batch.begun);
         self.server.put_away(connection, false);
         self.fail(&not_sent);

@@ -128,6 +128,11 @@ impl Hello {
     }
 }
 
+/// Reads a field of the text of `INFO` or `CLUSTER INFO`.
+pub(super) fn field_of<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
+}
+
 pub(super) fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -166,5 +171,15 @@ mod tests {
         assert!(check("cluster", "master").unwrap_err().starts_with("redis at h:1/0 is a node of a Redis Cluster"));
         assert!(check("sentinel", "").unwrap_err().starts_with("redis at h:1/0 is a Sentinel"));
         assert!(check("standalone", "replica").unwrap_err().starts_with("redis at h:1/0 is a replica"));
+    }
+
+    #[test]
+    fn a_field_is_read_by_its_whole_name() {
+        let info = "cluster_state:ok\r\ncluster_slots_ok:5\r\ncluster_current_epoch:12\r\ncluster_my_epoch:3\r\n";
+        assert_eq!(
+            (field_of(info, "cluster_state"), field_of(info, "cluster_current_epoch")),
+            (Some("ok"), Some("12"))
+        );
+        assert_eq!(field_of(info, "cluster"), None);
     }
 }

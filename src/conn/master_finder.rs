@@ -56,14 +56,13 @@ impl Master {
 
     fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, endpoint, dialer, .. } = self;
-        let whole = dialer(ServerNumber::default(), login.clone());
-        let whole = Dialer { label: label.as_str().into(), ..whole };
-        let locator = Locator::new(finder, endpoint, move |endpoint| {
+        let (whole, shown) = (dialer(ServerNumber::default(), login.clone()), label.as_str().into());
+        let locator = Locator::new(finder, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
             let label = format!("{endpoint} ({label})").into();
             Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
         });
-        Dialer { locator: Some(locator), ..whole }
+        Dialer { locator: Some(locator), endpoint, label: shown, ..whole }
     }
 }
 

@@ -69,6 +69,11 @@ impl Address {
     }
 }
 
+/// The port of a server.
+pub(crate) fn port_of(server: &Server) -> u16 {
+    server.endpoint().rsplit(':').next().unwrap().parse().unwrap()
+}
+
 type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;
 
 impl Scripted {

@@ -57,7 +57,7 @@ impl Server {
 
     /// Returns the address of the server without credentials and database.
     pub(crate) fn endpoint(&self) -> String {
-        self.dialer.endpoint()
+        self.dialer.endpoint.clone()
     }
 
     /// Sends one request over a pooled connection and waits for the reply. A reply that `read` does not understand

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::introduction::field_of;
 use crate::time::Instant;
 
 /// The start of a server process, as `INFO server` told it.
@@ -19,11 +20,10 @@ pub(super) struct ServerStart {
 impl ServerStart {
     /// Reads the text of `INFO server` that arrived at `now`.
     pub(super) fn read(info: &str, now: Instant) -> Option<Self> {
-        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         // The server counts whole seconds of its clock: of an uptime of 3 s, a little more than 2 s are certain.
-        let uptime = field("uptime_in_seconds")?.trim().parse::<u64>().ok()?.saturating_sub(1);
+        let uptime = field_of(info, "uptime_in_seconds")?.parse::<u64>().ok()?.saturating_sub(1);
         let started = now.before(Duration::from_secs(uptime));
-        Some(Self { run_id: field("run_id")?.trim().into(), started, told: now })
+        Some(Self { run_id: field_of(info, "run_id")?.into(), started, told: now })
     }
 }
 

@@ -16,51 +16,30 @@ use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::Identity;
 
-/// The copies to fence.
-#[derive(Default)]
-pub(super) struct Late {
-    /// Each with the time from which it matters no more.
-    pub(super) copies: Vec<(Identity, Instant)>,
-    under_way: bool,
-}
-
 /// Has a copy fenced in the background, at the member that got it.
 pub(super) fn fence_later(shared: &Arc<Shared>, copy: Identity) {
     let mut state = shared.state.lock();
-    if state.closed {
+    if state.closed || state.late.iter().any(|(known, _)| *known == copy) {
         return;
     }
-    let copies = &mut state.late.copies;
-    if copies.iter().any(|(known, _)| *known == copy) {
-        return;
+    if state.late.len() >= MOST_COPIES {
+        state.late.remove(0);
     }
-    if copies.len() >= MOST_COPIES {
-        copies.remove(0);
-    }
-    copies.push((copy, Instant::now().after(LONGEST)));
-    if std::mem::replace(&mut state.late.under_way, true) {
-        return;
-    }
-    drop(state);
-    let in_thread = Arc::clone(shared);
-    if thread::Builder::new().name("lockson-fence".into()).spawn(move || work(&in_thread)).is_err() {
-        shared.state.lock().late.under_way = false;
+    state.late.push((copy, Instant::now().after(LONGEST)));
+    // The thread lives as long as there are copies.
+    if state.late.len() == 1 {
+        let in_thread = Arc::clone(shared);
+        if thread::Builder::new().name("lockson-fence".into()).spawn(move || work(&in_thread)).is_err() {
+            state.late.clear();
+        }
     }
 }
 
 fn work(shared: &Shared) {
     loop {
-        let mut state = shared.state.lock();
-        let now = Instant::now();
-        state.late.copies.retain(|(_, until)| now < *until);
-        let copies = state.late.copies.clone();
-        if state.closed || copies.is_empty() {
-            state.late.under_way = false;
-            return;
-        }
-        drop(state);
+        let copies = shared.state.lock().late.clone();
         // A member that is gone must not delay the copies at the others.
-        let mut gone = vec![];
+        let (mut over, mut gone) = (vec![], vec![]);
         for (copy, _) in copies {
             if gone.contains(&copy.number) {
                 continue;
@@ -68,15 +47,18 @@ fn work(shared: &Shared) {
             let server = shared.state.lock().servers.get(copy.number.0).cloned();
             let deadline = Instant::now().after(shared.command_timeout);
             if server.is_none_or(|server| server.fence_afterwards(&copy, deadline).is_ok()) {
-                shared.state.lock().late.copies.retain(|(known, _)| *known != copy);
+                over.push(copy);
             } else {
                 gone.push(copy.number);
             }
         }
         let mut state = shared.state.lock();
-        if !state.closed && !state.late.copies.is_empty() {
-            shared.closing.wait_for(&mut state, PAUSE);
+        let (now, closed) = (Instant::now(), state.closed);
+        state.late.retain(|(copy, until)| !closed && now < *until && !over.contains(copy));
+        if state.late.is_empty() {
+            return;
         }
+        shared.closing.wait_for(&mut state, PAUSE);
     }
 }
 

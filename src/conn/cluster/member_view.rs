@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::conn::address::Endpoint;
 use crate::conn::command;
-use crate::conn::introduction::{Purpose, text_of};
+use crate::conn::introduction::{Purpose, field_of, text_of};
 use crate::conn::server::Server;
 use crate::error::Stop;
 use crate::time::Instant;
@@ -36,7 +36,7 @@ pub(super) struct Range {
 /// Asks one member for its map.
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
     let mut connection = server.dial_for(Purpose::Map, deadline)?;
-    let spoke = server.dialer.place().map_or("", |(host, _)| host);
+    let spoke = server.dialer.host();
     let questions = [command(&["CLUSTER", "INFO"]), command(&["CLUSTER", "SLOTS"])];
     connection.round_trips(Limits::by(deadline), false, |send| {
         let replies = send(&questions)?;
@@ -45,14 +45,10 @@ pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Mem
         let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
         // A user without the right to the first command takes the first map.
         let info = text_of(info);
-        let field = |name| info.as_deref().map(|info| field(info, name));
+        let field = |name| info.as_deref().map(|info| field_of(info, name));
         let epoch = field("cluster_current_epoch").flatten().and_then(|epoch| epoch.parse().ok());
         Ok(MemberView { epoch, is_well: field("cluster_state").is_none_or(|state| state == Some("ok")), ranges, ids })
     })
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
 }
 
 /// Reads the reply to `CLUSTER SLOTS`; `spoke` is the host that was asked. `None` for a reply of another shape.
@@ -102,11 +98,10 @@ fn address_among(facts: &Value) -> Option<String> {
 pub(super) fn place_in(redirection: &str, spoke: &str) -> Option<Endpoint> {
     // An IPv6 address has colons and no brackets.
     let (host, port) = redirection.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|port| *port != 0)?;
     match host {
         "?" => None,
-        "" => Some(Endpoint::Tcp(spoke.to_owned(), port)),
-        host => Some(Endpoint::Tcp(host.trim_start_matches('[').trim_end_matches(']').to_owned(), port)),
+        "" => Endpoint::at(spoke, port),
+        host => Endpoint::at(host.trim_start_matches('[').trim_end_matches(']'), port),
     }
 }
 
@@ -153,12 +148,5 @@ mod tests {
         check("?:7000", None);
         check("host:0", None);
         check("host", None);
-    }
-
-    #[test]
-    fn the_state_of_a_member_is_read_from_its_text() {
-        let info = "cluster_state:ok\r\ncluster_slots_ok:5\r\ncluster_current_epoch:12\r\ncluster_my_epoch:3\r\n";
-        assert_eq!((field(info, "cluster_state"), field(info, "cluster_current_epoch")), (Some("ok"), Some("12")));
-        assert_eq!(field(info, "cluster"), None);
     }
 }

@@ -14,8 +14,7 @@ use std::time::Duration;
 use super::Shared;
 use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
-use crate::conn::trouble::{foreign, no_thread};
-use crate::error::{Error, ErrorKind};
+use crate::conn::trouble::{at, foreign, no_thread};
 use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
@@ -93,6 +92,7 @@ fn goes_on(shared: &Shared) -> bool {
 /// Looks at the map within `limit`. Fails when no member answers.
 pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
     let end = Instant::now().after(limit);
+    let patience = (shared.command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE);
     let (mut best, mut failure): (Option<MemberView>, Option<Fault>) = (None, None);
     let (members, mut at_once) = begin(shared);
     let mut members = members.into_iter();
@@ -100,7 +100,7 @@ pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
     let mut asked = 0;
     loop {
         let next = members.next();
-        let is_last = next.is_none();
+        let until = if next.is_some() { end.min(Instant::now().after(patience)) } else { end };
         if let Some(member) = next {
             match ask(shared, member, end, tell.clone()) {
                 Ok(()) => asked += 1,
@@ -113,68 +113,48 @@ pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
         } else if asked == 0 {
             break;
         }
-        let now = Instant::now();
-        let until = if is_last { end } else { end.min(now.after(shared.patience)) };
-        match answers.recv_timeout(now.until(until)) {
-            Ok((member, answer)) => {
-                asked -= 1;
-                match answer.and_then(|told| judged(shared, &member, told)) {
-                    Ok((told, true)) => {
-                        accept(shared, &told);
-                        return Ok(());
-                    }
-                    Ok((told, false)) if best.as_ref().is_none_or(|best| rank(best) < rank(&told)) => best = Some(told),
-                    Ok(_) => {}
-                    Err(fault) => failure = Some(fault),
-                }
+        let answer = answers.recv_timeout(Instant::now().until(until));
+        asked -= i32::from(answer.is_ok());
+        match answer {
+            Ok(Ok((told, true))) => return Ok(accept(shared, &told)),
+            Ok(Ok((told, false))) => {
+                best = best.into_iter().chain([told]).max_by_key(|told| (told.is_well, told.epoch))
             }
+            Ok(Err(fault)) => failure = Some(fault),
             Err(_) if Instant::now() >= end => break,
             Err(_) => {}
         }
     }
     // All members that answer have an older map, or they serve no requests, or the whole cluster was made anew.
-    match (best, failure) {
-        (Some(told), _) => {
-            accept(shared, &told);
-            Ok(())
-        }
-        (None, Some(fault)) => Err(fault),
-        (None, None) => {
-            let text = format!("no member of the cluster {} was reached in time", shared.label);
-            Err(Fault::NotSent(Error::new(ErrorKind::Connection, text)))
-        }
-    }
+    let none =
+        || Fault::NotSent(at(&shared.label, "was not asked for the map of the cluster: no member was reached in time"));
+    best.map(|told| accept(shared, &told)).ok_or_else(|| failure.unwrap_or_else(none))
 }
 
-/// Asks a member in a thread. Whoever answers is doubted no more.
+/// Has a member asked for its map. It is told with whether it is trusted. A map that shares no node with the accepted
+/// one is refused, unless a host of the URL tells it: there a new client would find it, too.
 fn ask(
     shared: &Arc<Shared>,
     member: Arc<Server>,
     deadline: Instant,
-    tell: mpsc::Sender<(Arc<Server>, Result<MemberView, Fault>)>,
+    tell: mpsc::Sender<Result<(MemberView, bool), Fault>>,
 ) -> Result<(), Fault> {
     let shared = Arc::clone(shared);
     let work = move || {
-        let told = member_view::ask(&member, deadline);
-        if told.is_ok() {
-            shared.state.lock().refreshing.answered(member.number());
-        }
+        let judged = member_view::ask(&member, deadline).and_then(|told| {
+            let mut state = shared.state.lock();
+            state.refreshing.answered(member.number());
+            if member.number().0 >= state.seeds && state.map.is_foreign(&told) {
+                return Err(Fault::NotSent(foreign(&member.label())));
+            }
+            let is_trusted = state.map.trusts(&told);
+            Ok((told, is_trusted))
+        });
         // The look may be over.
-        let _ = tell.send((member, told));
+        let _ = tell.send(judged);
     };
     let started = thread::Builder::new().name("lockson-map".into()).spawn(work);
     started.map(drop).map_err(|error| Fault::NotSent(no_thread("ask for the map of the cluster", error)))
-}
-
-/// Whether the map of a member is trusted. A map that shares no node with the accepted one is refused, unless a host of
-/// the URL tells it: there a new client would find it, too.
-fn judged(shared: &Shared, member: &Server, told: MemberView) -> Result<(MemberView, bool), Fault> {
-    let state = shared.state.lock();
-    if member.number().0 >= state.seeds && state.map.is_foreign(&told) {
-        return Err(Fault::NotSent(foreign(&member.label())));
-    }
-    let is_trusted = state.map.trusts(&told);
-    Ok((told, is_trusted))
 }
 
 /// Begins a look. Returns the members in the order of the questions, and how many are asked before any answer:
@@ -197,10 +177,6 @@ fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
     order.sort_by_key(|member| !state.refreshing.doubts(*member));
     let doubted = order.iter().filter(|member| state.refreshing.doubts(**member)).count();
     (order.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect(), doubted)
-}
-
-fn rank(told: &MemberView) -> (bool, Option<u64>) {
-    (told.is_well, told.epoch)
 }
 
 fn accept(shared: &Shared, told: &MemberView) {
@@ -234,3 +210,8 @@ fn accept(shared: &Shared, told: &MemberView) {
 
 /// The shortest time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
+/// So many members are asked within one look where all are silent. Each is waited for so long before the next one is
+/// asked as well.
+const PARTS_OF_A_LOOK: u32 = 6;
+const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+const MOST_PATIENCE: Duration = Duration::from_millis(500);

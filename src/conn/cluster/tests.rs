@@ -7,7 +7,7 @@ use std::thread;
 
 use super::*;
 use crate::conn::dialer::Dialer;
-use crate::conn::scripted::{Reaction, Scripted, Seen};
+use crate::conn::scripted::{Reaction, Scripted, Seen, port_of};
 use crate::error::ErrorKind;
 use crate::time::Instant;
 use crate::transport::Limits;
@@ -83,10 +83,6 @@ fn cluster_of(
     let seeds = seeds.iter().map(|port| Endpoint::Tcp("127.0.0.1".into(), *port)).collect();
     let login = Address::parse("redis://h").unwrap();
     Cluster::new(login, seeds, Arc::new(dialer), 2, None, command_timeout)
-}
-
-fn port_of(server: &Server) -> u16 {
-    server.dialer.place().unwrap().1
 }
 
 fn routed(cluster: &Cluster) -> u16 {
@@ -247,7 +243,7 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
         panic!()
     };
-    assert_eq!(server.dialer.place(), Some(("localhost", 7_001)));
+    assert_eq!(server.endpoint(), "localhost:7001");
     assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
 }
 
@@ -313,7 +309,7 @@ fn a_late_copy_is_fenced_until_it_is_over() {
     cluster.leave_behind(copy.clone());
     let is_left = |of: ServerNumber| {
         let state = cluster.shared.state.lock();
-        state.late.copies.iter().any(|(copy, _)| copy.number == of)
+        state.late.iter().any(|(copy, _)| copy.number == of)
     };
     eventually("the copy is over", || !is_left(ServerNumber(1)));
     let killed = member.server.seen().iter().filter(|seen| kills(seen) && seen.words[3] == copy.id.to_string()).count();

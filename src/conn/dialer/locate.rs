@@ -42,7 +42,6 @@ pub(in crate::conn) struct MasterAddress {
 #[derive(Clone)]
 pub(in crate::conn) struct Stay {
     number: u64,
-    endpoint: Endpoint,
     dialer: Arc<Dialer>,
 }
 
@@ -51,8 +50,6 @@ type DialerTo = dyn Fn(&Endpoint) -> Dialer + Send + Sync;
 
 struct Shared {
     finder: Box<dyn MasterFinder>,
-    /// What tells the server from all others, without credentials and database.
-    endpoint: String,
     dialer_to: Box<DialerTo>,
     state: Mutex<State>,
     changed: Condvar,
@@ -63,10 +60,10 @@ struct State {
     stay: Option<Stay>,
     /// A time before the questions whose answers named the place last.
     confirmed: Option<Instant>,
-    /// The error of the last look-up, and the start of the first look-up in vain.
-    trouble: Option<(Error, Instant)>,
-    /// The time since which the finder expects a move.
-    uneasy_since: Option<Instant>,
+    /// The error of the last look-up.
+    trouble: Option<Error>,
+    /// Whether the last look-up was in vain, or its finder expects a move.
+    is_uneasy: bool,
     /// A sign of a move was seen less than a while before this moment.
     hurries_until: Option<Instant>,
     /// The streams to the place.
@@ -79,15 +76,10 @@ impl Locator {
     /// `dialer_to` makes connections to the server at one place.
     pub(in crate::conn) fn new(
         finder: impl MasterFinder + 'static,
-        endpoint: String,
         dialer_to: impl Fn(&Endpoint) -> Dialer + Send + Sync + 'static,
     ) -> Self {
         let (finder, dialer_to) = (Box::new(finder), Box::new(dialer_to));
-        Self(Arc::new(Shared { finder, endpoint, dialer_to, state: Mutex::default(), changed: Condvar::new() }))
-    }
-
-    pub(in crate::conn) fn endpoint(&self) -> &str {
-        &self.0.endpoint
+        Self(Arc::new(Shared { finder, dialer_to, state: Mutex::default(), changed: Condvar::new() }))
     }
 
     /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
@@ -194,13 +186,12 @@ impl Locator {
                 return Ok(stay.clone());
             }
             // An error of another kind needs a change by people.
-            if let Some((error, _)) = &state.trouble
-                && (now >= deadline || error.kind() != ErrorKind::Connection)
-            {
-                return Err(error.clone());
-            }
-            if now >= deadline {
-                return Err(Error::new(ErrorKind::Connection, "the place of redis was not told in time"));
+            match &state.trouble {
+                Some(error) if now >= deadline || error.kind() != ErrorKind::Connection => return Err(error.clone()),
+                None if now >= deadline => {
+                    return Err(Error::new(ErrorKind::Connection, "the place of redis was not told in time"));
+                }
+                _ => {}
             }
             self.0.changed.wait_for(&mut state, now.nap_until(deadline));
         }
@@ -248,25 +239,25 @@ impl Shared {
 impl State {
     /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
     fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>, dialer_to: &DialerTo) -> Vec<Weak<Stream>> {
-        let MasterAddress { endpoint, is_calm, asked } = match seen {
+        let was_uneasy = self.is_uneasy;
+        self.is_uneasy = !matches!(seen, Ok(MasterAddress { is_calm: true, .. }));
+        if self.is_uneasy && !was_uneasy {
+            self.hurries_until = self.hurries_until.max(Some(begun.after(HURRY)));
+        }
+        let MasterAddress { endpoint, asked, .. } = match seen {
             Ok(sighting) => sighting,
             Err(error) => {
-                let since = self.trouble.take().map_or(begun, |(_, since)| since);
-                self.trouble = Some((error, since));
+                self.trouble = Some(error);
                 return vec![];
             }
         };
         (self.trouble, self.confirmed) = (None, Some(asked));
-        self.uneasy_since = if is_calm { None } else { self.uneasy_since.or(Some(asked)) };
-        match &self.stay {
-            Some(stay) if stay.endpoint == endpoint => vec![],
-            other => {
-                let number = other.as_ref().map_or(1, |stay| stay.number + 1);
-                let dialer = Arc::new(dialer_to(&endpoint));
-                self.stay = Some(Stay { number, endpoint, dialer });
-                std::mem::take(&mut self.streams)
-            }
+        if self.stay.as_ref().is_some_and(|stay| stay.dialer.address.endpoint == endpoint) {
+            return vec![];
         }
+        let number = self.stay.as_ref().map_or(1, |stay| stay.number + 1);
+        self.stay = Some(Stay { number, dialer: Arc::new(dialer_to(&endpoint)) });
+        std::mem::take(&mut self.streams)
     }
 
     /// The place, if it was confirmed lately.
@@ -281,10 +272,7 @@ impl State {
 
     /// Whether a move is expected.
     fn hurries(&self, now: Instant) -> bool {
-        let is_new = |since: Instant| now < since.after(HURRY);
         self.hurries_until.is_some_and(|until| now < until)
-            || self.uneasy_since.is_some_and(is_new)
-            || self.trouble.as_ref().is_some_and(|(_, since)| is_new(*since))
     }
 }
 

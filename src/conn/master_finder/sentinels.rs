@@ -191,7 +191,7 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
         let flags = field(watched, "flags")?;
         Some(Opinion {
             id: text_of(id)?,
-            master: endpoint(text_of(host)?, &text_of(port)?)?,
+            master: Endpoint::at(&text_of(host)?, &text_of(port)?)?,
             epoch: field(watched, "config-epoch")?.parse().ok()?,
             known: field(watched, "num-other-sentinels")?.parse::<usize>().ok()? + 1,
             is_calm: !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag)),
@@ -204,14 +204,9 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
 /// Reads the ids and the places of the other sentinels.
 fn places_of(others: &Value) -> Option<Vec<(String, Endpoint)>> {
     let Value::Array(others) = others else { return None };
-    let other = |other| Some((field(other, "runid")?, endpoint(field(other, "ip")?, &field(other, "port")?)?));
+    let other = |other| Some((field(other, "runid")?, Endpoint::at(&field(other, "ip")?, &field(other, "port")?)?));
     // A sentinel that was never reached has no id.
     Some(others.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
-}
-
-fn endpoint(host: String, port: &str) -> Option<Endpoint> {
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    (!host.is_empty()).then_some(Endpoint::Tcp(host, port))
 }
 
 /// Returns a field of a flat list of names and values, or of a map.
@@ -234,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::conn::dialer::Dialer;
-    use crate::conn::scripted::{Reaction, Scripted};
+    use crate::conn::scripted::{Reaction, Scripted, port_of};
 
     const SOON: Duration = Duration::from_secs(10);
 
@@ -305,7 +300,7 @@ mod tests {
 
     fn ports(sentinels: &Sentinels) -> Vec<u16> {
         let servers = sentinels.state.lock().sentinels.clone();
-        servers.iter().map(|server| server.dialer.place().unwrap().1).collect()
+        servers.iter().map(|server| port_of(server)).collect()
     }
 
     #[test]

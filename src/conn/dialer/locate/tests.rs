@@ -26,7 +26,7 @@ fn dialer_to(endpoint: &Endpoint) -> Dialer {
 }
 
 fn locator(finder: impl MasterFinder + 'static) -> Locator {
-    Locator::new(finder, "the server".into(), dialer_to)
+    Locator::new(finder, dialer_to)
 }
 
 fn trouble() -> Result<MasterAddress, Error> {
@@ -82,6 +82,7 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(state.hurries(at(10_000)));
     assert!(!state.hurries(at(10_100)), "it has lasted for ten seconds");
     learn(&mut state, at(20_000), "a", true);
+    assert!(!state.hurries(at(20_000)));
     state.learn(at(20_001), trouble(), &dialer_to);
     state.learn(at(30_000), trouble(), &dialer_to);
     assert!(state.hurries(at(30_000)));
