@@ -24,7 +24,8 @@ use std::path::{Path, PathBuf};
 pub struct Tls {
     /// The authorities to trust; those of the system where there is none.
     pub(crate) authorities: Vec<Pem>,
-    pub(crate) client_certificate: Option<ClientCertificate>,
+    /// The chain of certificates of the client, and the key of the first one.
+    pub(crate) client_certificate: Option<(Pem, Pem)>,
     pub(crate) server_name: Option<String>,
     pub(crate) is_unverified: bool,
 }
@@ -41,13 +42,6 @@ pub struct Tls {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DangerousNoVerification;
-
-/// The chain of certificates of a client, and the key of the first one.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientCertificate {
-    pub(crate) chain: Pem,
-    pub(crate) key: Pem,
-}
 
 /// Text in PEM format, or the file with such a text. The text is never shown, because it may be a key.
 #[derive(Clone)]
@@ -111,7 +105,7 @@ impl Tls {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_client_certificate(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Self {
-        self.client_certificate = Some(ClientCertificate { chain: Pem::file(certificate), key: Pem::file(key) });
+        self.client_certificate = Some((Pem::file(certificate), Pem::file(key)));
         self
     }
 
@@ -126,7 +120,7 @@ impl Tls {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_client_certificate_pem(mut self, certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
-        self.client_certificate = Some(ClientCertificate { chain: Pem::text(certificate), key: Pem::text(key) });
+        self.client_certificate = Some((Pem::text(certificate), Pem::text(key)));
         self
     }
 

@@ -2,12 +2,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
-use super::single_flight::{NoAnswer, SingleFlight};
+use super::single_flight::SingleFlight;
 use super::trouble::in_words;
 use crate::credentials::Credentials;
 use crate::error::{Error, ErrorKind};
@@ -89,12 +90,10 @@ impl Provider {
         let error = match asked {
             Ok((number, Ok(login))) => return Ok((number, login)),
             Ok((_, Err((what, error)))) => Error::with_source(ErrorKind::Connection, text(what), error),
-            Err(NoAnswer::NotInTime) => {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 Error::new(ErrorKind::Connection, text(&format!("did not answer within {}", in_words(limit))))
             }
-            Err(NoAnswer::NoThread(error)) => {
-                Error::with_source(ErrorKind::Connection, text("could not be given a thread"), error)
-            }
+            Err(error) => Error::with_source(ErrorKind::Connection, text("could not be given a thread"), error),
         };
         Err(Fault::NotSent(error))
     }

@@ -46,9 +46,9 @@ impl Master {
     /// The master among nodes with this login.
     pub(crate) fn of_nodes(self, login: Address, nodes: Vec<Endpoint>) -> Dialer {
         let nodes = nodes.into_iter().map(|endpoint| {
-            let dialer = (self.dialer)(ServerNumber::default(), login.moved_to(endpoint.clone()));
+            let dialer = (self.dialer)(ServerNumber::default(), login.moved_to(endpoint));
             let (purpose, longest_silence) = (Purpose::AnyRole, Some(LONGEST_SILENCE));
-            (endpoint, Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1)))
+            Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1))
         });
         let finder = Nodes::new(nodes.collect(), Limit::of(self.command_timeout));
         self.told_by(finder, login)

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
-use super::single_flight::{NoAnswer, SingleFlight};
+use super::single_flight::SingleFlight;
 use super::trouble::NoConnection;
 use crate::time::Instant;
 
@@ -41,8 +41,8 @@ impl Resolver {
             Ok((_, Ok(addresses))) if addresses.is_empty() => Err(not_resolved(io::ErrorKind::NotFound, "no address")),
             Ok((_, Ok(addresses))) => Ok(addresses),
             Ok((_, Err((kind, text)))) => Err(not_resolved(kind, &text)),
-            Err(NoAnswer::NotInTime) => Err(NoConnection::NotResolvedInTime(limit)),
-            Err(NoAnswer::NoThread(error)) => Err(NoConnection::Failed(error)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(NoConnection::NotResolvedInTime(limit)),
+            Err(error) => Err(NoConnection::Failed(error)),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 mod dedicated;
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use super::introduction::Purpose;
 use super::pool::{Pool, closed};
 use super::pub_sub::PubSubChoice;
 use super::server_start::{Runs, ServerStart};
-use super::single_flight::{NoAnswer, SingleFlight};
+use super::single_flight::SingleFlight;
 use super::trouble::{self, Moment};
 use crate::error::{Error, Stop};
 use crate::sync::Mutex;
@@ -355,12 +354,8 @@ impl Server {
             server.pool.adopt(connection);
             Ok(())
         });
-        let error = match connected {
-            Ok((_, connected)) => return connected,
-            Err(NoAnswer::NotInTime) => io::ErrorKind::TimedOut.into(),
-            Err(NoAnswer::NoThread(error)) => error,
-        };
-        Err(trouble::failed(&self.label(), Moment::Request, error, begun.until(deadline)))
+        let late = |error| trouble::failed(&self.label(), Moment::Request, error, begun.until(deadline));
+        connected.map_err(late)?.1
     }
 
     /// Connects to the address of the server, for this purpose.

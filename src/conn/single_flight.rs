@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::stream::timed_out;
 use crate::sync::{Condvar, Mutex};
 use crate::system::thread;
 use crate::time::Instant;
@@ -13,14 +14,6 @@ use crate::time::Instant;
 pub(super) struct SingleFlight<T> {
     thread_name: &'static str,
     shared: Arc<Shared<T>>,
-}
-
-/// The reason why a caller has no answer.
-#[derive(Debug)]
-pub(super) enum NoAnswer {
-    NotInTime,
-    /// The thread could not be started.
-    NoThread(io::Error),
 }
 
 struct Shared<T> {
@@ -54,7 +47,8 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
         Self { thread_name, shared: Arc::new(Shared { state, done: Condvar::new() }) }
     }
 
-    /// Returns the number of an asking and its answer, by `deadline`. The answer number `after` is of no use to the
+    /// Returns the number of an asking and its answer, by `deadline` or with the error `TimedOut`; any other error is that
+    /// of a thread which could not be started. The answer number `after` is of no use to the
     /// caller: the asking was started with that knowledge. Numbers begin with 1.
     ///
     /// `question` is told whether the newest answers are of no use. They may be of use where another caller with an old
@@ -64,13 +58,13 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
         after: u64,
         deadline: Instant,
         question: impl FnOnce(bool) -> T + Send + 'static,
-    ) -> Result<(u64, T), NoAnswer> {
+    ) -> io::Result<(u64, T)> {
         let mut state = self.shared.state.lock();
         let now = Instant::now();
         let after = if after < state.renewed { 0 } else { after };
         let is_joined = |asking: UnderWay| asking.begun.after(HOPELESS) > now && asking.after >= after;
         if !state.under_way.is_some_and(is_joined) {
-            self.begin(&mut state, UnderWay { begun: now, after }, question).map_err(NoAnswer::NoThread)?;
+            self.begin(&mut state, UnderWay { begun: now, after }, question)?;
         }
         let ours = state.begun;
         state.waiting += 1;
@@ -80,7 +74,7 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
             }
             let left = Instant::now().until(deadline);
             if left.is_zero() {
-                break Err(NoAnswer::NotInTime);
+                break Err(timed_out());
             }
             self.shared.done.wait_for(&mut state, left);
         };
@@ -149,7 +143,7 @@ mod tests {
     }
 
     impl Slow {
-        fn ask(&self, after: u64, limit: Duration) -> Result<(u64, u32), NoAnswer> {
+        fn ask(&self, after: u64, limit: Duration) -> io::Result<(u64, u32)> {
             let (answers, asked) = (self.answers.clone(), Arc::clone(&self.asked));
             self.flight.ask(after, Instant::now().after(limit), move |_| {
                 asked.fetch_add(1, Ordering::SeqCst);
@@ -162,6 +156,10 @@ mod tests {
         }
     }
 
+    fn is_late(answer: io::Result<(u64, u32)>) -> bool {
+        answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    }
+
     #[test]
     fn a_question_that_hangs_is_asked_once_for_all_callers() {
         let (slow, answer) = slow();
@@ -172,7 +170,7 @@ mod tests {
             })
             .collect();
         for caller in callers {
-            assert!(matches!(caller.join().unwrap(), Err(NoAnswer::NotInTime)));
+            assert!(is_late(caller.join().unwrap()));
         }
         assert_eq!(slow.asked(), 1);
         // The next caller gets the answer of the first asking, or of a later one if the first asking ended before.
@@ -189,9 +187,9 @@ mod tests {
         let start = Instant::now();
         let pretence = start.pretend();
         // Without any time left the call starts the asking and gives up.
-        assert!(matches!(slow.ask(0, Duration::ZERO), Err(NoAnswer::NotInTime)));
+        assert!(is_late(slow.ask(0, Duration::ZERO)));
         start.after(HOPELESS).comes();
-        assert!(matches!(slow.ask(0, Duration::ZERO), Err(NoAnswer::NotInTime)));
+        assert!(is_late(slow.ask(0, Duration::ZERO)));
         drop(pretence);
         // One answer for each asking, and one for a third asking in case both ended before the call.
         (0..3).for_each(|_| answer.send(7).unwrap());
@@ -218,10 +216,10 @@ mod tests {
         answer.send(1).unwrap();
         assert_eq!(slow.ask(0, SOON).unwrap(), (1, 1));
         // An asking without the knowledge that answer 1 is of no use.
-        assert!(matches!(slow.ask(0, Duration::ZERO), Err(NoAnswer::NotInTime)));
-        assert!(matches!(slow.ask(1, Duration::ZERO), Err(NoAnswer::NotInTime)), "starts the third");
-        assert!(matches!(slow.ask(1, Duration::ZERO), Err(NoAnswer::NotInTime)), "joins the third");
-        assert!(matches!(slow.ask(0, Duration::ZERO), Err(NoAnswer::NotInTime)), "joins the third, too");
+        assert!(is_late(slow.ask(0, Duration::ZERO)));
+        assert!(is_late(slow.ask(1, Duration::ZERO)), "starts the third");
+        assert!(is_late(slow.ask(1, Duration::ZERO)), "joins the third");
+        assert!(is_late(slow.ask(0, Duration::ZERO)), "joins the third, too");
         assert_eq!(slow.flight.shared.state.lock().begun, 3);
     }
 

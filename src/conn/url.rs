@@ -2,15 +2,13 @@
 //!
 //! Error texts repeat only names of parameters: any other part of the URL may be a password.
 
-mod several;
-
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
 use super::address::{Address, Endpoint, Login};
-use super::target::Target;
+use super::target::{Service, Target};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The settings in a URL.
@@ -29,11 +27,10 @@ impl Target {
         let Some((scheme, rest)) = url.split_once("://") else {
             return fail("it must look like redis://[user:password@]host[:port][/database] or redis+unix:///path");
         };
-        if url != url.trim() {
-            return fail("it has a space or a line break at its start or end; cut it off, as trim() does");
-        }
         if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return fail("it contains a space or a line break; write a space as %20");
+            return fail(
+                "it has a space or a line break; cut it off at its start or end, as trim() does, or write %20",
+            );
         }
         let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
         let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -57,7 +54,7 @@ impl Target {
         }
         match form {
             _ if !tls && !matches!(program, "redis" | "valkey") => {}
-            "" | "cluster" | "sentinel" | "replicated" => return several::hosts(form, tls, authority, path, query),
+            "" | "cluster" | "sentinel" | "replicated" => return hosts(form, tls, authority, path, query),
             _ => {}
         }
         let meant = ["cluster", "sentinel", "replicated", "unix"].into_iter().find(|form| scheme.contains(form));
@@ -85,6 +82,66 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
     Ok(parts.address(Endpoint::Unix(PathBuf::from(path))))
 }
 
+/// Parses `[user:password@]host[:port],....[/service][/database][?parameters]`. The form is what follows the + of the
+/// scheme: without one there is one host, and only sentinels have a service.
+fn hosts(form: &str, tls: bool, authority: &str, path: &str, query: &str) -> Result<Target> {
+    let of_sentinels = (form == "sentinel").then(Login::default);
+    let mut parts = Parts { tls, of_sentinels, ..Parts::default() };
+    if !form.is_empty() && authority.contains(',') && authority.matches('@').count() > 1 {
+        return fail("it has several @: write user and password once, before the first host, and an @ in them as %40");
+    }
+    let hosts = parts.take_login(authority)?;
+    let default_port = if form == "sentinel" { SENTINEL_PORT } else { DEFAULT_PORT };
+    let hosts: Vec<_> = if form.is_empty() { vec![hosts] } else { hosts.split(',').collect() };
+    let mut endpoints = vec![];
+    for text in hosts {
+        let endpoint = host_and_port(text, default_port)?;
+        if endpoints.contains(&endpoint) {
+            return fail(format!("the host {endpoint} is given twice"));
+        }
+        endpoints.push(endpoint);
+    }
+    if endpoints.len() > MOST_HOSTS {
+        return fail(format!("it names {} hosts; at most {MOST_HOSTS} are asked", endpoints.len()));
+    }
+    if form == "sentinel" {
+        return sentinel(parts, endpoints, path, query);
+    }
+    parts.take_database(path)?;
+    parts.take_query(query)?;
+    let address = parts.address(endpoints[0].clone());
+    match form {
+        "cluster" if address.database != 0 => {
+            fail("a Redis Cluster has no other database than 0; leave the number out")
+        }
+        "" => Ok(Target::Fixed(address)),
+        "cluster" => Ok(Target::Cluster(address, endpoints)),
+        _ => Ok(Target::Replicated(address, endpoints)),
+    }
+}
+
+/// Parses what follows the hosts of sentinels.
+fn sentinel(mut parts: Parts, sentinels: Vec<Endpoint>, path: &str, query: &str) -> Result<Target> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let (service, database) = path.split_once('/').unwrap_or((path, ""));
+    let Some(name) = decoded(service, "service")? else {
+        return fail("it names no service of the sentinels, as in redis+sentinel://host1,host2,host3/mymaster");
+    };
+    if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c)) {
+        return fail("the service has a character that no service of a sentinel has");
+    }
+    parts.take_database(database)?;
+    parts.take_query(query)?;
+    let own = parts.of_sentinels.take().filter(|own| *own != Login::default());
+    // The place of the master is looked up; until then any endpoint will do.
+    let master = parts.address(sentinels[0].clone());
+    let login_when_asked = own.is_none();
+    let login = own.unwrap_or_else(|| master.login.clone());
+    let sentinel = Address { login, login_when_asked, database: 0, ..master.clone() };
+    let sentinels = sentinels.into_iter().map(|endpoint| sentinel.moved_to(endpoint)).collect();
+    Ok(Target::Sentinel(Service { name: name.into(), sentinels, master }))
+}
+
 fn host_and_port(endpoint: &str, default_port: u16) -> Result<Endpoint> {
     if endpoint.contains(',') {
         return fail(
@@ -92,24 +149,14 @@ fn host_and_port(endpoint: &str, default_port: u16) -> Result<Endpoint> {
              redis+replicated:// for a master with its replicas",
         );
     }
-    let (host, port) = match endpoint.strip_prefix('[') {
-        Some(rest) => {
-            let Some((host, port)) = rest.split_once(']') else { return fail("an IPv6 address lacks its ]") };
-            let Ok(host) = host.parse::<Ipv6Addr>() else {
-                return fail("there is no IPv6 address between [ and ]");
-            };
-            match port.strip_prefix(':') {
-                None if !port.is_empty() => return fail("behind the ] of an IPv6 address comes :port or nothing"),
-                port => (host.to_string(), port),
-            }
-        }
-        None => match endpoint.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return fail("there are several : in host and port; write an IPv6 address as [::1]:6379");
-            }
-            Some((host, port)) => (host.to_owned(), Some(port)),
-            None => (endpoint.to_owned(), None),
-        },
+    let (host, port) = match endpoint.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (endpoint, None),
+    };
+    let host = match host.strip_prefix('[').map(|rest| rest.strip_suffix(']').map(str::parse::<Ipv6Addr>)) {
+        Some(Some(Ok(host))) => host.to_string(),
+        None if !host.contains(':') => host.to_owned(),
+        _ => return fail("an IPv6 address is written [::1] or [::1]:6379"),
     };
     let port = match port.map(str::parse::<u16>) {
         None => default_port,
@@ -161,16 +208,13 @@ impl Parts {
                 return fail(format!("the parameter {name} is given twice"));
             }
             let spaced = value.replace('+', " ");
-            match name {
-                "db" => give(name, &mut self.database, Some(number_of_database(value)?))?,
-                "protocol" => give(name, &mut self.resp3, Some(protocol(value)?))?,
-                "user" => give(name, &mut self.login.username, decoded(&spaced, name)?)?,
-                "pass" => give(name, &mut self.login.password, decoded(&spaced, name)?)?,
-                "sentinel_user" | "sentinel_pass" if self.of_sentinels.is_some() => {
-                    let login = self.of_sentinels.get_or_insert_default();
-                    let slot = if name == "sentinel_user" { &mut login.username } else { &mut login.password };
-                    *slot = decoded(&spaced, name)?;
-                }
+            match (name, &mut self.of_sentinels) {
+                ("db", _) => give(name, &mut self.database, Some(number_of_database(value)?))?,
+                ("protocol", _) => give(name, &mut self.resp3, Some(protocol(value)?))?,
+                ("user", _) => give(name, &mut self.login.username, decoded(&spaced, name)?)?,
+                ("pass", _) => give(name, &mut self.login.password, decoded(&spaced, name)?)?,
+                ("sentinel_user", Some(login)) => login.username = decoded(&spaced, name)?,
+                ("sentinel_pass", Some(login)) => login.password = decoded(&spaced, name)?,
                 _ => {
                     let is_name =
                         name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
@@ -237,6 +281,8 @@ fn fail<T>(why: impl Into<String>) -> Result<T> {
 }
 
 const DEFAULT_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+const MOST_HOSTS: usize = 32;
 const WITHOUT_TLS: &str = "the server URL: TLS (rediss://, valkeys://) needs the cargo feature `tls` of lockson; or use \
                            redis:// through a TLS tunnel";
 
@@ -300,7 +346,7 @@ mod tests {
     #[test]
     fn a_faulty_setting_is_refused_by_name_without_secrets() {
         let check = |url: &str, words: &str| {
-            let error = parse(url).unwrap_err();
+            let error = Target::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{url}: {error}");
             assert!(error.to_string().starts_with("the server URL: "), "{error}");
             assert!(error.to_string().contains(words), "{url}: {error}");
@@ -330,7 +376,7 @@ mod tests {
         check("redis://::1:6379", "[::1]");
         check("redis://[::1", "]");
         check("redis://[canary]:1", "IPv6");
-        check("redis://[::1]6379", ":port");
+        check("redis://[::1]6379", "[::1]:6379");
         check("redis://0.0.0.0", "127.0.0.1");
         check("redis://[::]", "127.0.0.1");
         check("redis://h%41:1", "character");
@@ -343,6 +389,20 @@ mod tests {
         check("unix://run/redis.sock", "three slashes");
         check("unix:///", "three slashes");
         check("redis+unix://u:canary@/run/redis.sock", "?user=name&pass=word");
+        check("redis+sentinel://u:canary@a,b", "names no service");
+        check("redis+sentinel://u:canary@a,b/", "names no service");
+        check("redis+sentinel://a,,b/m", "names no host");
+        check("redis+sentinel://a,a:26379/m", "given twice");
+        check("redis+cluster://u:canary@a:1,u:canary@b:2", "several @");
+        check("redis+sentinel://:canary@a,:canary@b/m", "several @");
+        check("redis+replicated://u:canary@a,b@canary", "several @");
+        check("redis+sentinel://a/m/canary", "database must be a number");
+        check("redis+sentinel://a/m%20canary", "no service of a sentinel has");
+        check("redis+sentinel://a/m?sentinel_password=canary", "parameter sentinel_password is not known");
+        check("redis+sentinel://u:can/ary@a/m", "%2F");
+        check("redis+replicated://a,b?sentinel_pass=canary", "parameter sentinel_pass is not known");
+        check("redis+replicated://a,b/m", "database must be a number");
+        check("redis://a,b", "several hosts");
     }
 
     #[test]
@@ -381,5 +441,45 @@ mod tests {
         check("redis://user:canary@localhost", "localhost:6379/0");
         check("redis://user:canary@[::1]/3", "[::1]:6379/3");
         check("unix:///run/redis.sock?pass=canary&db=2", "/run/redis.sock?db=2");
+    }
+
+    fn service(url: &str) -> Service {
+        match Target::parse(url).unwrap() {
+            Target::Sentinel(service) => service,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_sentinel_url_has_hosts_service_and_two_logins() {
+        let told =
+            service("redis+sentinel://app:se%2Fcret@a,b:7000,[::1]:1/my.master-1/3?sentinel_user=s&sentinel_pass=t");
+        assert_eq!(told.master.login(), Some((Some("app"), "se/cret")));
+        assert_eq!((told.master.database, &*told.name), (3, "my.master-1"));
+        let shown: Vec<_> = told.sentinels.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["a:26379/0", "b:7000/0", "[::1]:1/0"]);
+        assert!(told.sentinels.iter().all(|sentinel| sentinel.login() == Some((Some("s"), "t"))));
+        assert!(!told.sentinels[0].login_when_asked);
+        let told = service("valkey+sentinel://a/m?db=2&protocol=resp3");
+        assert_eq!((told.master.login(), told.sentinels[0].login()), (None, None));
+        let shared = &service("redis+sentinel://app:word@a/m").sentinels[0];
+        assert_eq!((shared.login(), shared.login_when_asked), (Some((Some("app"), "word")), true));
+        assert_eq!((told.master.database, told.master.resp3, told.sentinels[0].resp3), (2, true, true));
+    }
+
+    #[test]
+    fn a_replicated_url_has_one_login_for_all_nodes() {
+        let target = Target::parse("redis+replicated://:word@b:1,a/2").unwrap();
+        assert_eq!(target.label(), "a:6379,b:1/2");
+        let Target::Replicated(node, nodes) = target else { panic!("another target") };
+        assert_eq!((node.login(), node.database, nodes.len()), (Some((None, "word")), 2, 2));
+    }
+
+    #[test]
+    fn the_texts_name_the_service_and_no_login() {
+        let target = Target::parse("redis+sentinel://u:canary@b,a:1/m/3?sentinel_pass=canary").unwrap();
+        assert_eq!(target.to_string(), "m/3 of the sentinels a:1,b:26379");
+        assert_eq!((target.label(), target.endpoint()), ("m/3".to_owned(), "m@a:1,b:26379".to_owned()));
+        assert!(!format!("{target:?}").contains("canary"));
     }
 }

@@ -11,7 +11,7 @@ use crate::transport::{ServerNumber, Slot};
 #[derive(Default)]
 pub(super) struct Map {
     /// By slot; empty before anything is known.
-    masters: Vec<Option<u32>>,
+    masters: Vec<Option<ServerNumber>>,
     /// The highest epoch of an accepted map.
     epoch: u64,
     /// The ids of the nodes of the accepted map.
@@ -21,22 +21,22 @@ pub(super) struct Map {
 impl Map {
     /// Returns the member that stores a slot; `None` while this client does not know.
     pub(super) fn master(&self, slot: Slot) -> Option<ServerNumber> {
-        self.masters.get(usize::from(slot.0)).copied().flatten().map(|number| ServerNumber(number as usize))
+        self.masters.get(usize::from(slot.0)).copied().flatten()
     }
 
     /// Returns the members that store slots, each once.
     pub(super) fn masters(&self) -> Vec<ServerNumber> {
-        let mut masters: Vec<u32> = self.masters.iter().copied().flatten().collect();
-        masters.sort_unstable();
+        let mut masters: Vec<_> = self.masters.iter().copied().flatten().collect();
+        masters.sort_unstable_by_key(|number| number.0);
         masters.dedup();
-        masters.into_iter().map(|number| ServerNumber(number as usize)).collect()
+        masters
     }
 
     /// Records the word of a member about one slot.
     pub(super) fn moved(&mut self, slot: Slot, to: ServerNumber) {
         self.masters.resize(usize::from(SLOTS), None);
         if let Some(master) = self.masters.get_mut(usize::from(slot.0)) {
-            *master = u32::try_from(to.0).ok();
+            *master = Some(to);
         }
     }
 
@@ -57,7 +57,7 @@ impl Map {
         let mut masters = vec![None; usize::from(SLOTS)];
         for range in &told.ranges {
             let (first, last) = (usize::from(range.first), usize::from(range.last));
-            let number = u32::try_from(number(&range.master).0).ok();
+            let number = Some(number(&range.master));
             masters.iter_mut().take(last + 1).skip(first).for_each(|master| *master = number);
         }
         self.masters = masters;

@@ -17,7 +17,7 @@ use crate::time::Instant;
 
 /// The nodes of a replicated set.
 pub(super) struct Nodes {
-    nodes: Vec<(Endpoint, Arc<Server>)>,
+    nodes: Vec<Arc<Server>>,
     limit: Limit,
     reign: Mutex<Reign>,
 }
@@ -36,7 +36,7 @@ struct Reign {
 }
 
 impl Nodes {
-    pub(super) fn new(nodes: Vec<(Endpoint, Arc<Server>)>, limit: Limit) -> Self {
+    pub(super) fn new(nodes: Vec<Arc<Server>>, limit: Limit) -> Self {
         Self { nodes, limit, reign: Mutex::default() }
     }
 }
@@ -47,11 +47,11 @@ impl MasterFinder for Nodes {
         // A node that was silent may be the next master.
         let (is_found, skips_down) = (reign.master.is_some(), reign.is_sure);
         drop(reign);
-        let servers: Vec<_> = self.nodes.iter().map(|(_, server)| Arc::clone(server)).collect();
         let role = [command(&["HELLO"])];
-        let (asked, answers) = self.limit.ask(is_found, &servers, skips_down, &role, is_master);
+        let (asked, answers) = self.limit.ask(is_found, &self.nodes, skips_down, &role, is_master);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
-        for ((endpoint, _), answer) in self.nodes.iter().zip(answers) {
+        for (node, answer) in self.nodes.iter().zip(answers) {
+            let endpoint = &node.dialer.address.endpoint;
             match answer {
                 Ok(true) => masters.push(endpoint.clone()),
                 Ok(false) => replicas.push(endpoint.clone()),
@@ -64,7 +64,7 @@ impl MasterFinder for Nodes {
     }
 
     fn close(&self) {
-        self.nodes.iter().for_each(|(_, server)| server.close());
+        self.nodes.iter().for_each(|node| node.close());
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn silent_nodes_are_asked_again_while_no_master_is_sure() {
         let server = Arc::new(Server::for_test("redis://127.0.0.1:1"));
-        let nodes = Nodes::new(vec![(at("a"), Arc::clone(&server))], Limit::of(Duration::from_millis(100)));
+        let nodes = Nodes::new(vec![Arc::clone(&server)], Limit::of(Duration::from_millis(100)));
         let is_skipped = || {
             server.did_not_answer(Instant::now());
             nodes.look_up().unwrap_err().to_string().contains("was not asked")

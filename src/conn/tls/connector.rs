@@ -16,11 +16,12 @@ use super::Connector;
 use super::session::TlsSession;
 use super::unverified::Unverified;
 use crate::conn::address::{Address, Endpoint};
-use crate::conn::single_flight::{NoAnswer, SingleFlight};
+use crate::conn::single_flight::SingleFlight;
+use crate::conn::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::tls::{ClientCertificate, Pem, Tls};
+use crate::tls::{Pem, Tls};
 
 /// What sessions are made of.
 pub(super) struct Source {
@@ -87,18 +88,15 @@ impl Source {
 
     pub(super) fn session(self: &Arc<Self>, address: &Address, deadline: Instant) -> Result<TlsSession> {
         let source = Arc::clone(self);
-        let config = match self.reads.ask(0, deadline, move |_| source.config().map(Arc::new)) {
-            Ok((_, config)) => config?,
-            Err(NoAnswer::NotInTime) => {
+        let read = self.reads.ask(0, deadline, move |_| source.config().map(Arc::new));
+        let (_, config) = read.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
                 let text = "the TLS settings: the files were not read in time; their file system may hang";
-                return Err(Error::new(ErrorKind::Connection, text));
+                Error::new(ErrorKind::Connection, text)
             }
-            Err(NoAnswer::NoThread(error)) => {
-                let text = "the TLS settings: the files cannot be read: the system gives no thread";
-                return Err(Error::with_source(ErrorKind::Config, text, error));
-            }
-        };
-        let connection = ClientConnection::new(config, self.name_at(address));
+            _ => no_thread("read the files of the TLS settings", error),
+        })?;
+        let connection = ClientConnection::new(config?, self.name_at(address));
         Ok(TlsSession::new(connection.map_err(unusable)?, Arc::clone(&self.settings)))
     }
 
@@ -112,7 +110,7 @@ impl Source {
         };
         let mut config = match &self.settings.client_certificate {
             None => builder.with_no_client_auth(),
-            Some(ClientCertificate { chain, key }) => {
+            Some((chain, key)) => {
                 let (certificates, secret) = (certificates(chain)?, private_key(key)?);
                 builder.with_client_auth_cert(certificates, secret).map_err(|error| match error {
                     rustls::Error::InconsistentKeys(_) => bad(
