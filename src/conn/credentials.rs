@@ -23,8 +23,7 @@ pub(crate) struct Provider {
 }
 
 /// The command that logs in.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct PackedLogin(Arc<Zeroizing<Vec<u8>>>);
+pub(super) type PackedLogin = Arc<Zeroizing<Vec<u8>>>;
 
 /// The login, or what the provider did in place of giving one, and why.
 type Answer = Result<PackedLogin, (&'static str, ProviderError)>;
@@ -74,7 +73,7 @@ impl Provider {
                 if last_were_refused {
                     provider.refused();
                 }
-                provider.credentials().map(|login| PackedLogin(Arc::new(login.packed())))
+                provider.credentials().map(|login| Arc::new(login.packed()))
             }));
             let failed = |what, error: Box<dyn StdError + Send + Sync>| (what, ProviderError::from(error));
             match login {
@@ -96,12 +95,6 @@ impl Provider {
             Err(error) => Error::with_source(ErrorKind::Connection, text("could not be given a thread"), error),
         };
         Err(Fault::NotSent(error))
-    }
-}
-
-impl AsRef<[u8]> for PackedLogin {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
     }
 }
 

@@ -158,16 +158,16 @@ impl Dial<'_> {
         }
         let address = &self.dialer.address;
         if address.login_when_asked {
-            match self.once(|| Ok(None::<Vec<u8>>)) {
+            match self.once(|| Ok(None::<Arc<Vec<u8>>>)) {
                 Err(Fault::Refused(refusal)) if refusal.word() == "NOAUTH" => {}
                 dialled => return dialled,
             }
         }
-        self.once(|| Ok(address.packed_login()))
+        self.once(|| Ok(address.packed_login().map(Arc::new)))
     }
 
     /// `login` gives the command that logs in, and is called when the server is connected.
-    fn once<Login: AsRef<[u8]>>(self, login: impl FnOnce() -> Result<Option<Login>, Fault>) -> Dialled {
+    fn once<Login: AsRef<[u8]>>(self, login: impl FnOnce() -> Result<Option<Arc<Login>>, Fault>) -> Dialled {
         let Self { dialer, endpoint, deadline, .. } = self;
         let Dialer { label, longest_silence, .. } = dialer;
         let limit = Instant::now().until(sooner(deadline, *longest_silence));
@@ -189,7 +189,7 @@ impl Dial<'_> {
         connection.asked_start = dialer.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, *longest_silence);
-        self.introduce(&mut connection, login.as_ref().map(AsRef::as_ref), deadline)?;
+        self.introduce(&mut connection, login.as_ref().map(|login| (**login).as_ref()), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (dialer.number, peer);
         }

@@ -175,8 +175,8 @@ impl Session<'_> {
             self.connection.fill(None).map_err(|error| self.broken(error))?;
             while let Some(frame) = self.connection.received().map_err(|error| self.broken(error))? {
                 self.heard = Instant::now();
-                if !self.hear(frame)? {
-                    return Ok(false);
+                if let Some(event) = self.hear(frame)? {
+                    self.listener.tell(event);
                 }
             }
         }
@@ -218,54 +218,23 @@ impl Session<'_> {
         self.connection.send(request, deadline).map_err(|error| self.broken(error))
     }
 
-    /// Handles one frame. `false` means that no waiter is left.
-    fn hear(&mut self, frame: Value) -> Result<bool, Error> {
-        let event = match frame {
-            Value::ServerError(error) => {
-                let refusal = Refusal::new(&error).at(self.listener.server.label());
-                match self.sent.pop_front() {
-                    Some(Sent::Channels { subscribes: true, channels, .. }) => {
-                        if refusal.is_of_routing() {
-                            ListenerEvent::Elsewhere(channels, refusal)
-                        } else if refusal.is_transient() || (refusal.is_of_login() && self.confirmed) {
-                            // The subscription is requested again on the next connection, after a pause.
-                            return Err(Error::refused(refusal));
-                        } else {
-                            ListenerEvent::Refused(channels, refusal)
-                        }
-                    }
-                    // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
-                    Some(Sent::Channels { channels, .. }) => {
-                        let unsubscribed = |channel| self.listener.tell(ListenerEvent::Unsubscribed(channel));
-                        return Ok(channels.into_iter().try_for_each(unsubscribed).is_some());
-                    }
-                    Some(Sent::Ping) if refusal.is_of_login() => {
-                        return Err(Error::refused(refusal));
-                    }
-                    _ => return Ok(true),
-                }
-            }
-            Value::Push { kind, data } => self.sort(&kind.to_string(), data.into_iter()),
+    /// Returns the event that one frame tells of, if any.
+    fn hear(&mut self, frame: Value) -> Result<Option<ListenerEvent>, Error> {
+        let (kind, mut data) = match frame {
+            Value::ServerError(error) => return self.refused(Refusal::new(&error).at(self.listener.server.label())),
+            Value::Push { kind, data } => (kind.to_string(), data.into_iter()),
             Value::Array(values) => {
                 let mut values = values.into_iter();
-                let kind = text(values.next()).unwrap_or_default();
-                self.sort(&kind, values)
+                (text(values.next()).unwrap_or_default(), values)
             }
-            _ => {
-                self.answered_ping();
-                return Ok(true);
-            }
+            _ => (String::new(), vec![].into_iter()),
         };
-        Ok(self.listener.tell(event).is_some())
-    }
-
-    fn sort(&mut self, kind: &str, mut data: impl Iterator<Item = Value>) -> ListenerEvent {
         let first = data.next();
         if kind == "invalidate" {
-            return invalidated(first);
+            return Ok(Some(invalidated(first)));
         }
         let channel = text(first).unwrap_or_default();
-        match kind {
+        Ok(Some(match kind.as_str() {
             "message" if channel == INVALIDATIONS => invalidated(data.next()),
             "message" | "smessage" => {
                 ListenerEvent::Message { channel, payload: bytes(data.next()).unwrap_or_default() }
@@ -283,18 +252,34 @@ impl Session<'_> {
                 }
                 ListenerEvent::Unsubscribed(channel)
             }
+            // The reply to a ping, or a push of an unknown kind.
             _ => {
-                self.answered_ping();
-                // A push of an unknown kind wakes no waiter.
-                ListenerEvent::Message { channel: String::new(), payload: vec![] }
+                if let Some(Sent::Ping) = self.sent.front() {
+                    self.sent.pop_front();
+                }
+                return Ok(None);
             }
-        }
+        }))
     }
 
-    fn answered_ping(&mut self) {
-        if let Some(Sent::Ping) = self.sent.front() {
-            self.sent.pop_front();
-        }
+    fn refused(&mut self, refusal: Refusal) -> Result<Option<ListenerEvent>, Error> {
+        let passes = refusal.is_transient() || (refusal.is_of_login() && self.confirmed);
+        Ok(match self.sent.pop_front() {
+            Some(Sent::Channels { subscribes: true, channels, .. }) if refusal.is_of_routing() => {
+                Some(ListenerEvent::Elsewhere(channels, refusal))
+            }
+            // The subscription is requested again on the next connection, after a pause.
+            Some(Sent::Channels { subscribes: true, .. }) if passes => return Err(Error::refused(refusal)),
+            Some(Sent::Channels { subscribes: true, channels, .. }) => Some(ListenerEvent::Refused(channels, refusal)),
+            // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
+            Some(Sent::Channels { channels, .. }) => {
+                let unsubscribed = |channel| self.listener.tell(ListenerEvent::Unsubscribed(channel));
+                channels.into_iter().try_for_each(unsubscribed);
+                None
+            }
+            Some(Sent::Ping) if refusal.is_of_login() => return Err(Error::refused(refusal)),
+            _ => None,
+        })
     }
 
     fn answered_one(&mut self) {

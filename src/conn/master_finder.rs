@@ -66,57 +66,45 @@ impl Master {
     }
 }
 
-/// The time limits of one question of a look-up: first for the connections, then for the answers. A caller with less
-/// time stops waiting by itself.
+/// The time limits of a look-up. A caller with less time stops waiting by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
-    /// Until a master was found.
-    first: Duration,
-    usual: Duration,
+    /// First for the connections, then for the answers.
+    question: Duration,
     /// Of a dial, which serves later look-ups, too: behind a slow link it takes several times as long as a question.
     dial: Duration,
 }
 
 impl Limit {
     fn of(command_timeout: Duration) -> Self {
-        let usual = (command_timeout / 6).clamp(SHORTEST, LONGEST_QUESTION);
-        let first = (command_timeout / 3).clamp(SHORTEST, LONGEST_FIRST);
-        Self { first, usual, dial: command_timeout.max(first) }
-    }
-
-    /// Opens a connection to each of these servers that has none, side by side, and waits for them for so long.
-    fn connect(self, servers: &[Arc<Server>], skips_down: bool, wait: Duration) -> Vec<Result<(), Error>> {
-        let begun = Instant::now();
-        let connect = |server: &Arc<Server>| {
-            server.connect(begun.after(wait), self.dial).inspect_err(|error| {
-                if skips_down && error.kind() == ErrorKind::Connection {
-                    server.did_not_answer(begun);
-                }
-            })
-        };
-        side_by_side(servers.iter().map(|server| match server.why_down(begun) {
-            Some(error) if skips_down => Err(Err(error)),
-            _ if server.is_connected() => Err(Ok(())),
-            _ => Ok(move || connect(server)),
-        }))
+        let question = (command_timeout / 6).clamp(SHORTEST, LONGEST_QUESTION);
+        Self { question, dial: command_timeout.max(question) }
     }
 
     /// Asks these servers at one moment, each in one round trip over the connection that it has. Where there is none, one
     /// is opened before. Returns that moment, and the answers by server.
     fn ask<T: Send>(
         self,
-        is_found: bool,
         servers: &[Arc<Server>],
         skips_down: bool,
         questions: &[Cmd],
         read: impl Fn(&[Value]) -> Result<T, Stop> + Sync,
     ) -> (Instant, Vec<Result<T, Error>>) {
-        let wait = if is_found { self.usual } else { self.first };
-        let connected = self.connect(servers, skips_down, wait);
+        let begun = Instant::now();
+        let connected = side_by_side(servers.iter(), |server: &Arc<Server>| match server.why_down(begun) {
+            Some(error) if skips_down => Err(error),
+            _ if server.is_connected() => Ok(()),
+            _ => server.connect(begun.after(self.question), self.dial).inspect_err(|error| {
+                if skips_down && error.kind() == ErrorKind::Connection {
+                    server.did_not_answer(begun);
+                }
+            }),
+        });
         // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
         let asked = Instant::now();
-        let limits = Limits::by(asked.after(wait));
-        let ask = |server: &Arc<Server>| {
+        let limits = Limits::by(asked.after(self.question));
+        let answers = side_by_side(servers.iter().zip(connected), |(server, connected)| {
+            connected?;
             let answer = server.questions(limits, |send| read(&send(questions)?));
             match &answer {
                 Ok(_) | Err(Fault::Refused(_)) => server.answered(None, asked),
@@ -124,11 +112,8 @@ impl Limit {
                 Err(_) => {}
             }
             answer.map_err(Fault::into_error)
-        };
-        let ask = &ask;
-        let asking = servers.iter().zip(connected);
-        let asking = asking.map(|(server, connected)| connected.map(|()| move || ask(server)).map_err(Err));
-        (asked, side_by_side(asking))
+        });
+        (asked, answers)
     }
 }
 
@@ -137,26 +122,25 @@ fn cause(errors: &[Error]) -> Option<&Error> {
     errors.iter().find(|error| error.kind() != ErrorKind::Connection).or(errors.first())
 }
 
-/// Does each work in a thread of its own, and returns the results in order. An `Err` is a result that needs no thread.
-fn side_by_side<T: Send, W>(works: impl Iterator<Item = Result<W, Result<T, Error>>>) -> Vec<Result<T, Error>>
-where
-    W: FnOnce() -> Result<T, Error> + Send,
-{
-    let panicked = |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked"));
+/// Does the work for each server in a thread of its own, and returns the results in order.
+fn side_by_side<A: Send, T: Send>(
+    servers: impl Iterator<Item = A>,
+    work: impl Fn(A) -> Result<T, Error> + Sync,
+) -> Vec<Result<T, Error>> {
+    let (work, panicked) = (&work, |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked")));
     thread::scope(|scope| {
-        let start = |work| thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, work);
-        let begun: Vec<_> = works.map(|work| work.map(start)).collect();
+        let begin =
+            |server| thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, move || work(server));
+        let begun: Vec<_> = servers.map(begin).collect();
         let end = begun.into_iter().map(|begun| match begun {
-            Ok(Ok(thread)) => thread.join().unwrap_or_else(panicked),
-            Ok(Err(error)) => Err(no_thread("ask redis", error)),
-            Err(known) => known,
+            Ok(thread) => thread.join().unwrap_or_else(panicked),
+            Err(error) => Err(no_thread("ask redis", error)),
         });
         end.collect()
     })
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST_FIRST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -165,12 +149,9 @@ mod tests {
     #[test]
     fn a_question_has_time_whatever_the_time_of_a_command() {
         let limits = |millis| {
-            let Limit { first, usual, dial } = Limit::of(Duration::from_millis(millis));
-            (first.as_millis(), usual.as_millis(), dial.as_millis())
+            let Limit { question, dial } = Limit::of(Duration::from_millis(millis));
+            (question.as_millis(), dial.as_millis())
         };
-        assert_eq!(limits(100), (250, 250, 250));
-        assert_eq!(limits(1_200), (400, 250, 1_200));
-        assert_eq!(limits(3_000), (1_000, 500, 3_000));
-        assert_eq!(limits(60_000), (1_000, 500, 60_000));
+        assert_eq!([100, 1_200, 3_000, 60_000].map(limits), [(250, 250), (250, 1_200), (500, 3_000), (500, 60_000)]);
     }
 }

@@ -43,12 +43,10 @@ impl Nodes {
 
 impl MasterFinder for Nodes {
     fn look_up(&self) -> Result<MasterAddress, Error> {
-        let reign = self.reign.lock();
         // A node that was silent may be the next master.
-        let (is_found, skips_down) = (reign.master.is_some(), reign.is_sure);
-        drop(reign);
+        let skips_down = self.reign.lock().is_sure;
         let role = [command(&["HELLO"])];
-        let (asked, answers) = self.limit.ask(is_found, &self.nodes, skips_down, &role, is_master);
+        let (asked, answers) = self.limit.ask(&self.nodes, skips_down, &role, is_master);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
         for (node, answer) in self.nodes.iter().zip(answers) {
             let endpoint = &node.dialer.address.endpoint;

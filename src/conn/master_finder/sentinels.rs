@@ -55,7 +55,7 @@ impl Sentinels {
     fn poll(&self) -> (Instant, Poll) {
         let now = Instant::now();
         let state = self.state.lock();
-        let (sentinels, is_found) = (state.sentinels.clone(), state.succession.has_begun());
+        let sentinels = state.sentinels.clone();
         // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
         let needed = most_of(state.succession.known());
         drop(state);
@@ -65,7 +65,7 @@ impl Sentinels {
         let name = &*self.service.name;
         let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"], &["SENTINELS", name]];
         let questions = questions.map(|words| command(&[&["SENTINEL"], words].concat()));
-        let (asked, answers) = self.limit.ask(is_found, &sentinels, up >= needed, &questions, opinion);
+        let (asked, answers) = self.limit.ask(&sentinels, up >= needed, &questions, opinion);
         let mut poll = Poll::default();
         for (sentinel, answer) in sentinels.into_iter().zip(answers) {
             match answer {
