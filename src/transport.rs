@@ -132,12 +132,6 @@ impl Limits {
         self.end
     }
 
-    /// The deadline of the reply to a request that was sent at `sent`.
-    #[cfg(test)]
-    pub(crate) fn for_test(self, sent: Instant) -> Instant {
-        self.answer.map_or(self.end, |answer| sent.after(answer).min(self.end))
-    }
-
     /// The time that the server had for its reply, if `left` was left for the whole request.
     pub(crate) fn of(self, left: Duration) -> Duration {
         self.answer.map_or(left, |answer| answer.min(left))

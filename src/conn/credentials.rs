@@ -78,11 +78,7 @@ impl Provider {
             let failed = |what, error: Box<dyn StdError + Send + Sync>| (what, ProviderError::from(error));
             match login {
                 Ok(login) => login.map_err(|error| failed("failed; source() of this error has its reason", error)),
-                Err(panic) => {
-                    // The value of a panic may panic when it is dropped.
-                    let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-                    Err(failed("panicked", "its words may be secret and are not told".into()))
-                }
+                Err(_) => Err(failed("panicked", "its words may be secret and are not told".into())),
             }
         });
         let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");

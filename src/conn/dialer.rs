@@ -45,7 +45,7 @@ pub(crate) struct Dialer {
     /// `None` where the deadline of the caller suffices.
     pub(super) longest_silence: Option<Duration>,
     /// Begins TLS sessions; `None` for plain connections.
-    pub(super) tls: Option<Arc<Connector>>,
+    pub(super) tls: Option<Connector>,
     pub(super) resolver: Resolver,
     /// Gives the credentials of each connection.
     #[cfg(feature = "credentials")]
@@ -73,12 +73,7 @@ pub(super) type Dialled = Result<Box<Connection>, Fault>;
 
 impl Dialer {
     /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
-    pub(crate) fn new(
-        number: ServerNumber,
-        address: Address,
-        tls: Option<Arc<Connector>>,
-        client_name: String,
-    ) -> Self {
+    pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
         Self {
             number,
             endpoint: address.endpoint.to_string(),

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::introduction::field_of;
 use crate::time::Instant;
 
-/// The start of a server process, as `INFO server` told it.
+/// A run of a server process, as `INFO server` told it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerStart {
     /// The number that the server drew when it started.
     pub(super) run_id: Arc<str>,
     /// The latest time at which the server started, if its clock was not set since.
     started: Instant,
-    /// The time of the reply.
-    told: Instant,
+    /// The time of the last known answer, at first of this one.
+    alive: Instant,
 }
 
 impl ServerStart {
@@ -23,7 +23,7 @@ impl ServerStart {
         // The server counts whole seconds of its clock: of an uptime of 3 s, a little more than 2 s are certain.
         let uptime = field_of(info, "uptime_in_seconds")?.parse::<u64>().ok()?.saturating_sub(1);
         let started = now.before(Duration::from_secs(uptime));
-        Some(Self { run_id: field_of(info, "run_id")?.into(), started, told: now })
+        Some(Self { run_id: field_of(info, "run_id")?.into(), started, alive: now })
     }
 }
 
@@ -32,19 +32,12 @@ impl ServerStart {
 /// The uptime is measured by the clock of the machine, which may be set forward after a start. What was seen before
 /// is more certain: a run started after the last answer of the run before, and not before any start that it told.
 #[derive(Default)]
-pub(super) struct Runs(Vec<Run>);
-
-struct Run {
-    id: Arc<str>,
-    started: Instant,
-    /// The time of the last known answer.
-    alive: Instant,
-}
+pub(super) struct Runs(Vec<ServerStart>);
 
 impl Runs {
     /// Returns the latest time at which the server of a connection started.
     pub(super) fn learn(&mut self, server_start: &ServerStart) -> Instant {
-        if let Some(run) = self.0.iter_mut().find(|run| run.id == server_start.run_id) {
+        if let Some(run) = self.0.iter_mut().find(|run| run.run_id == server_start.run_id) {
             run.started = run.started.max(server_start.started);
             return run.started;
         }
@@ -53,13 +46,13 @@ impl Runs {
         if self.0.len() == MOST_RUNS {
             self.0.remove(0);
         }
-        self.0.push(Run { id: Arc::clone(&server_start.run_id), started, alive: server_start.told });
+        self.0.push(ServerStart { started, ..server_start.clone() });
         started
     }
 
     /// Records an answer of a run to a request that was sent at `sent`.
     pub(super) fn answered(&mut self, id: &str, sent: Instant) {
-        if let Some(run) = self.0.iter_mut().find(|run| &*run.id == id) {
+        if let Some(run) = self.0.iter_mut().find(|run| &*run.run_id == id) {
             run.alive = run.alive.max(sent);
         }
     }
@@ -87,7 +80,7 @@ mod tests {
         let server_start = |info: &str| ServerStart::read(info, NOW);
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:30\r\nuptime_in_days:0\r\n";
         let started = NOW.before(Duration::from_secs(29));
-        assert_eq!(server_start(info), Some(ServerStart { run_id: "abc".into(), started, told: NOW }));
+        assert_eq!(server_start(info), Some(ServerStart { run_id: "abc".into(), started, alive: NOW }));
         assert_eq!(
             server_start("run_id:abc\r\nuptime_in_seconds:0").map(|server_start| server_start.started),
             Some(NOW)

@@ -10,6 +10,7 @@ mod trouble;
 mod unverified;
 
 use std::io;
+use std::sync::Arc;
 
 use super::address::Address;
 use super::stream::TimedStream;
@@ -20,7 +21,7 @@ pub(crate) use connector::connector;
 
 /// Begins the session with the server at an address. Fails with `Config` where a file cannot be used, and with
 /// `Connection` where it is not read by the deadline.
-pub(crate) type Connector = dyn Fn(&Address, Instant) -> Result<Box<dyn Session>> + Send + Sync;
+pub(crate) type Connector = Arc<dyn Fn(&Address, Instant) -> Result<Box<dyn Session>> + Send + Sync>;
 
 /// The session of one connection: seals what is written and opens what is read.
 pub(crate) trait Session: Send {

@@ -172,10 +172,10 @@ fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
     let mut seeds: Vec<_> = (0..state.seeds).map(ServerNumber).collect();
     seeds.rotate_left(turn % state.seeds);
     seeds.retain(|seed| !members.contains(seed));
-    let (longest, mut order) = (members.len().max(seeds.len()), vec![]);
-    (0..longest).for_each(|at| order.extend(members.get(at).into_iter().chain(seeds.get(at))));
+    let mut order = members;
+    seeds.into_iter().enumerate().for_each(|(at, seed)| order.insert((2 * at + 1).min(order.len()), seed));
     order.sort_by_key(|member| !state.refreshing.doubts(*member));
-    let doubted = order.iter().filter(|member| state.refreshing.doubts(**member)).count();
+    let doubted = order.partition_point(|member| state.refreshing.doubts(*member));
     (order.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect(), doubted)
 }
 

@@ -109,20 +109,14 @@ impl Locator {
     fn reach<T>(&self, deadline: Instant, mut dial: impl FnMut(&Stay) -> Result<T, Fault>) -> Result<T, Fault> {
         let mut last = None;
         loop {
-            let stay = match self.stay(deadline) {
-                Ok(stay) => stay,
-                Err(error) => {
-                    let last = last.filter(|_| error.kind() != ErrorKind::Closed);
-                    return Err(last.unwrap_or(Fault::NotSent(error)));
-                }
-            };
+            let stay = self.stay(deadline).map_err(|error| {
+                let last = last.take().filter(|_| error.kind() != ErrorKind::Closed);
+                last.unwrap_or(Fault::NotSent(error))
+            })?;
             let fault = match dial(&stay) {
-                Ok(connection) => return Ok(connection),
-                Err(fault) => fault,
+                Err(fault) if is_of_the_place(&fault) => fault,
+                dialled => return dialled,
             };
-            if !is_of_the_place(&fault) {
-                return Err(fault);
-            }
             self.suspect();
             let next = Instant::now().after(BETWEEN_DIALS);
             if next >= deadline {
@@ -152,14 +146,8 @@ impl Locator {
 
     /// Records a sign that the server may move, or may have moved: asks often for a while.
     pub(in crate::conn) fn suspect(&self) {
-        let mut state = self.0.state.lock();
-        let now = Instant::now();
-        let hurries = state.hurries(now);
-        state.hurries_until = Some(now.after(HURRY));
-        drop(state);
-        if !hurries {
-            self.0.changed.notify_all();
-        }
+        self.0.state.lock().hurries_until = Some(Instant::now().after(HURRY));
+        self.0.changed.notify_all();
     }
 
     pub(in crate::conn) fn close(&self) {

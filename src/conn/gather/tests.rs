@@ -170,15 +170,6 @@ fn servers_are_dialled_side_by_side() {
 }
 
 #[test]
-fn replies_before_the_end_of_a_connection_count() {
-    let (scripted, server) = odd_at("c", Reaction::HangUp);
-    let gone = "unanswered by 1".to_owned();
-    assert_eq!(ask(&server, &["a", "b", "c", "d"], SOON), ["a", "b", &gone, &gone]);
-    assert_eq!(ask(&server, &["e", "f"], SOON), ["e", "f"]);
-    assert_eq!(connections(&scripted), [1, 2]);
-}
-
-#[test]
 fn half_a_reply_is_no_answer() {
     let (_scripted, server) = served(|seen| match seen.words.last().map(String::as_str) {
         Some("b") => Reaction::Reply("$5\r\nab"),
@@ -202,29 +193,20 @@ fn a_batch_without_a_reply_keeps_the_next_ones_from_being_sent() {
 }
 
 #[test]
-fn a_refusal_stands_alone() {
-    let (scripted, server) = odd_at("b", Reaction::Reply("-OOM no memory\r\n"));
-    for _ in 0..2 {
-        assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", "refused: OOM", "c"]);
-    }
-    assert_eq!(connections(&scripted), [1]);
-}
-
-#[test]
-fn the_connection_to_a_replica_is_closed() {
-    let (scripted, server) = odd_at("b", Reaction::Reply("-READONLY You can't write against a read only replica.\r\n"));
-    assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", "refused: READONLY", "c"]);
-    open(&server);
-    assert_eq!(connections(&scripted), [1, 2]);
-}
-
-#[test]
-fn an_odd_reply_ends_the_connection() {
-    let (scripted, server) = odd_at("b", Reaction::Reply(":1\r\n"));
-    let odd = "unanswered by 1".to_owned();
-    assert_eq!(ask(&server, &["a", "b", "c"], SOON), ["a", &odd, &odd], "the third is the reply to another request");
-    open(&server);
-    assert_eq!(connections(&scripted), [1, 2]);
+fn one_reaction_ends_what_it_must_and_no_more() {
+    // The reaction to the second of three requests; the outcomes from there on, and whether the connection stays.
+    let check = |reaction: Reaction, outcomes: [&str; 2], stays: bool| {
+        let (scripted, server) = odd_at("b", reaction.clone());
+        assert_eq!(ask(&server, &["a", "b", "c"], SOON), [&["a"], &outcomes[..]].concat(), "{reaction:?}");
+        open(&server);
+        assert_eq!(connections(&scripted), if stays { vec![1] } else { vec![1, 2] }, "{reaction:?}");
+    };
+    let gone = ["unanswered by 1"; 2];
+    check(Reaction::Reply("-OOM no memory\r\n"), ["refused: OOM", "c"], true);
+    let replica = "-READONLY You can't write against a read only replica.\r\n";
+    check(Reaction::Reply(replica), ["refused: READONLY", "c"], false);
+    check(Reaction::Reply(":1\r\n"), gone, false); // the third is the reply to another request
+    check(Reaction::HangUp, gone, false);
 }
 
 #[test]

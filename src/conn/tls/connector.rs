@@ -37,13 +37,11 @@ pub(super) struct Source {
 
 /// The connector for an address, and for other servers with the same settings; `None` for an address without TLS. Reads
 /// all files once, so that a bad setting is told before any connection.
-pub(crate) fn connector(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Arc<Connector>>> {
-    let source = Source::new(settings, address, deadline)?;
-    Ok(source.map(|source| {
-        let connector: Arc<Connector> =
-            Arc::new(move |address, deadline| Ok(Box::new(source.session(address, deadline)?)));
-        connector
-    }))
+pub(crate) fn connector(settings: Option<Tls>, address: &Address, deadline: Instant) -> Result<Option<Connector>> {
+    let connector = |source: Arc<Source>| -> Connector {
+        Arc::new(move |address, deadline| Ok(Box::new(source.session(address, deadline)?)))
+    };
+    Ok(Source::new(settings, address, deadline)?.map(connector))
 }
 
 impl Source {
@@ -51,18 +49,12 @@ impl Source {
         let host = match (&address.endpoint, address.tls) {
             (Endpoint::Tcp(host, _), true) => host,
             _ if settings.is_none() => return Ok(None),
-            (Endpoint::Tcp(..), _) => {
-                return fail(
-                    "tls() needs a URL with TLS: write rediss in place of redis, as in rediss:// or rediss+cluster://",
-                );
-            }
+            (Endpoint::Tcp(..), _) => return fail("tls() needs a URL with TLS, like rediss:// or rediss+cluster://"),
             (Endpoint::Unix(_), _) => return fail("tls() has no effect on a Unix socket: leave it out"),
         };
         let settings = settings.unwrap_or_default();
         if settings.is_unverified && !settings.authorities.is_empty() {
-            return fail(
-                "without_verification() trusts anyone, so with_ca_file() has no effect: leave one of them out",
-            );
+            return fail("without_verification() trusts anyone: leave with_ca_file() out, which has no effect");
         }
         let (name, what) = match &settings.server_name {
             Some(name) => (name, "the name of with_server_name()"),
@@ -113,14 +105,8 @@ impl Source {
             Some((chain, key)) => {
                 let (certificates, secret) = (certificates(chain)?, private_key(key)?);
                 builder.with_client_auth_cert(certificates, secret).map_err(|error| match error {
-                    rustls::Error::InconsistentKeys(_) => bad(
-                        key,
-                        "the key does not belong to the client certificate; give the pair that was made together",
-                    ),
-                    _ => bad(
-                        key,
-                        "the key or its certificate is of a kind that is not supported; make an ECDSA or RSA key",
-                    ),
+                    rustls::Error::InconsistentKeys(_) => bad(key, FOREIGN_KEY),
+                    _ => bad(key, "key or certificate are of a kind that is not supported; make an ECDSA or RSA key"),
                 })?
             }
         };
@@ -222,6 +208,7 @@ fn fail<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorKind::Config, format!("the TLS settings: {}", why.into())))
 }
 
+const FOREIGN_KEY: &str = "the key does not belong to the client certificate; give the pair that was made together";
 /// The authorities of the system are read again after this time.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 const LARGEST_FILE: u64 = 1024 * 1024;

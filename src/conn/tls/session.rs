@@ -69,16 +69,19 @@ impl TlsSession {
         Ok(true)
     }
 
-    /// The reason that the server gave before it closed the connection.
-    fn last_words(&mut self, stream: &mut TimedStream) -> Option<io::Error> {
+    /// Opens the records that are there, up to the first bytes of a reply.
+    fn receive_messages(&mut self, stream: &mut TimedStream) -> io::Result<()> {
         for _ in 0..MOST_MESSAGES {
-            match self.receive(stream, None) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(error).filter(|error| Trouble::of(error).is_some()),
+            if self.decrypted > 0 || self.ended || !self.receive(stream, None)? {
+                return Ok(());
             }
         }
-        None
+        Err(ended())
+    }
+
+    /// The reason that the server gave before it closed the connection.
+    fn last_words(&mut self, stream: &mut TimedStream) -> Option<io::Error> {
+        self.receive_messages(stream).err().filter(|error| Trouble::of(error).is_some())
     }
 }
 
@@ -144,17 +147,7 @@ impl Session for TlsSession {
     }
 
     fn is_stale(&mut self, stream: &mut TimedStream) -> bool {
-        for _ in 0..MOST_MESSAGES {
-            if self.decrypted > 0 || self.ended {
-                return true;
-            }
-            match self.receive(stream, None) {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(_) => return true,
-            }
-        }
-        true
+        self.receive_messages(stream).is_err() || self.decrypted > 0 || self.ended
     }
 }
 

@@ -89,12 +89,15 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(!state.hurries(at(30_001)));
 }
 
-/// A finder that knows one place.
-struct Sure;
+/// A finder that knows one place, and asked for it so long ago.
+struct Told(Duration);
 
-impl MasterFinder for Sure {
+const SURE: Told = Told(Duration::ZERO);
+
+impl MasterFinder for Told {
     fn look_up(&self) -> Result<MasterAddress, Error> {
-        Ok(MasterAddress { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked: Instant::now() })
+        let asked = Instant::now().before(self.0);
+        Ok(MasterAddress { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked })
     }
 
     fn close(&self) {}
@@ -102,7 +105,7 @@ impl MasterFinder for Sure {
 
 #[test]
 fn a_dial_that_close_ends_says_so() {
-    let locator = locator(Sure);
+    let locator = locator(SURE);
     let dialled = locator.reach(Instant::now().after(Duration::from_secs(10)), |_| {
         locator.close();
         Err::<(), _>(Fault::NotSent(Error::new(ErrorKind::Connection, "shut down")))
@@ -116,7 +119,7 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
     let stream = Arc::new(Stream::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
     let (mut theirs, _) = listener.accept().unwrap();
     theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let locator = locator(Sure);
+    let locator = locator(SURE);
     let mut state = locator.0.state.lock();
     learn(&mut state, at(0), "a", true);
     let stay = state.stay.clone().unwrap();
@@ -127,21 +130,9 @@ fn a_stream_to_a_place_that_was_left_is_ended() {
     assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
 }
 
-/// A finder whose only answer is out of date.
-struct Forgotten;
-
-impl MasterFinder for Forgotten {
-    fn look_up(&self) -> Result<MasterAddress, Error> {
-        let asked = Instant::now().before(FRESH);
-        Ok(MasterAddress { endpoint: Endpoint::Tcp("a".into(), 1), is_calm: true, asked })
-    }
-
-    fn close(&self) {}
-}
-
 #[test]
 fn no_place_is_dialled_that_nobody_confirmed_lately() {
-    let locator = locator(Forgotten);
+    let locator = locator(Told(FRESH));
     let mut dials = 0;
     let dialled = locator.reach(Instant::now().after(Duration::from_millis(100)), |_| {
         dials += 1;
@@ -152,7 +143,7 @@ fn no_place_is_dialled_that_nobody_confirmed_lately() {
 
 #[test]
 fn only_a_fault_of_the_place_is_a_sign_of_a_move() {
-    let locator = locator(Sure);
+    let locator = locator(SURE);
     let hurries = |kind| {
         let _ = locator.reach(Instant::now().after(Duration::from_secs(10)), |_| {
             if kind == ErrorKind::Connection {
