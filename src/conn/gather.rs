@@ -189,7 +189,9 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
                 pipeline.advance();
             }
             // Also after an event: a server that sends single bytes must not prolong the batch.
-            pipeline.end_if_due();
+            if pipeline.connection.is_some() && pipeline.batch.deadline <= Instant::now() {
+                pipeline.break_off(timed_out());
+            }
         }
     }
 }
@@ -399,12 +401,6 @@ impl<'a, T> Pipeline<'a, T> {
             self.end_one(answer, self.batch.begun);
         }
         Ok(())
-    }
-
-    fn end_if_due(&mut self) {
-        if self.connection.is_some() && self.batch.deadline <= Instant::now() {
-            self.break_off(timed_out());
-        }
     }
 
     /// Ends all requests without an outcome, and closes the connection.

@@ -75,10 +75,11 @@ struct Listener {
 impl Listener {
     fn run(mut self) {
         while let Err(error) = self.listen() {
-            if self.server.pool.is_closed()
-                || self.tell(ListenerEvent::Lost(error)).is_none()
-                || self.rest_before_redial().is_none()
-            {
+            if self.server.pool.is_closed() {
+                return;
+            }
+            self.tell(ListenerEvent::Lost(error));
+            if self.rest_before_redial().is_none() {
                 return;
             }
         }
@@ -89,9 +90,7 @@ impl Listener {
         let deadline = Instant::now().after(self.command_timeout);
         let mut connection = self.server.dial(deadline).map_err(Fault::into_error)?;
         let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
-        if self.tell(ListenerEvent::Connected(connection.number(), pub_sub)).is_none() {
-            return Ok(());
-        }
+        self.tell(ListenerEvent::Connected(connection.number(), pub_sub));
         let (sent, heard) = (VecDeque::new(), Instant::now());
         let mut session = Session { listener: self, connection, sent, heard, confirmed: false };
         let (end, confirmed) = (session.run(), session.confirmed);
@@ -114,9 +113,10 @@ impl Listener {
         Some(())
     }
 
-    fn tell(&self, event: ListenerEvent) -> Option<()> {
-        self.audience.upgrade()?.handle(event);
-        Some(())
+    fn tell(&self, event: ListenerEvent) {
+        if let Some(audience) = self.audience.upgrade() {
+            audience.handle(event);
+        }
     }
 }
 
@@ -273,8 +273,7 @@ impl Session<'_> {
             Some(Sent::Channels { subscribes: true, channels, .. }) => Some(ListenerEvent::Refused(channels, refusal)),
             // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
             Some(Sent::Channels { channels, .. }) => {
-                let unsubscribed = |channel| self.listener.tell(ListenerEvent::Unsubscribed(channel));
-                channels.into_iter().try_for_each(unsubscribed);
+                channels.into_iter().for_each(|channel| self.listener.tell(ListenerEvent::Unsubscribed(channel)));
                 None
             }
             Some(Sent::Ping) if refusal.is_of_login() => return Err(Error::refused(refusal)),

@@ -67,7 +67,7 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
         }
         NoConnection::Failed(error) => error,
     };
-    let is_socket = matches!(endpoint, Endpoint::Unix(_));
+    let (is_socket, limit) = (matches!(endpoint, Endpoint::Unix(_)), in_words(limit));
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused if is_socket => "no server listens on this socket".to_owned(),
         io::ErrorKind::ConnectionRefused => "the machine is up, but nothing listens on this port".to_owned(),
@@ -75,10 +75,7 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
         io::ErrorKind::PermissionDenied => "this process has no right to connect there".to_owned(),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => "there is no route to it".to_owned(),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-            format!(
-                "the connection was not accepted within {}; the machine is down, or a firewall drops it",
-                in_words(limit)
-            )
+            format!("the connection was not accepted within {limit}; the machine is down, or a firewall drops it")
         }
         // For instance "address not available": the kind in words, without the number of the system.
         other => other.to_string(),
@@ -89,23 +86,23 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
 /// Builds the error for a connection that failed when `limit` was left for the reply.
 pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
+    let limit = in_words(limit);
     if let Some(trouble) = Trouble::of(&error) {
         let text = format!("redis at {label} {}", trouble.what);
         return Error::with_source(ErrorKind::Connection, text, error);
     }
     let what = match (error.kind(), moment) {
         (io::ErrorKind::TimedOut, Moment::Handshake) => format!(
-            "accepted the connection but did not answer the TLS handshake within {}: it hangs, or the port is a plain \
-             one (redis://)",
-            in_words(limit)
+            "accepted the connection but did not answer the TLS handshake within {limit}: it hangs, or the port is a \
+             plain one (redis://)"
         ),
         (kind, Moment::Handshake) if is_end(kind) => {
             "closed the connection during the TLS handshake: the port may be a plain one (redis://)".to_owned()
         }
         (io::ErrorKind::TimedOut, Moment::Greeting) => {
-            format!("accepted the connection but did not answer within {}: it hangs or is overloaded", in_words(limit))
+            format!("accepted the connection but did not answer within {limit}: it hangs or is overloaded")
         }
-        (io::ErrorKind::TimedOut, Moment::Request) => format!("did not answer within {}", in_words(limit)),
+        (io::ErrorKind::TimedOut, Moment::Request) => format!("did not answer within {limit}"),
         (kind, Moment::Greeting) if is_end(kind) => {
             "closed the connection without a reply, as a port that expects TLS (rediss://) does".to_owned()
         }

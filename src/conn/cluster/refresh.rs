@@ -116,7 +116,10 @@ pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
         let answer = answers.recv_timeout(Instant::now().until(until));
         asked -= i32::from(answer.is_ok());
         match answer {
-            Ok(Ok((told, true))) => return Ok(accept(shared, &told)),
+            Ok(Ok((told, true))) => {
+                best = Some(told);
+                break;
+            }
             Ok(Ok((told, false))) => {
                 best = best.into_iter().chain([told]).max_by_key(|told| (told.is_well, told.epoch))
             }
