@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError};
 
 use crate::conn::trouble::Trouble;
@@ -50,11 +49,7 @@ impl Tls {
             Is::NotValidForNameContext { expected, presented } => {
                 let names = presented.iter().filter_map(|name| plain_name(name)).take(MOST_NAMES).collect::<Vec<_>>();
                 let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
-                let expected = match expected {
-                    ServerName::DnsName(name) => name.as_ref().to_owned(),
-                    ServerName::IpAddress(address) => std::net::IpAddr::from(*address).to_string(),
-                    _ => "the expected name".to_owned(),
-                };
+                let expected = expected.to_str();
                 format!(
                     "for {names}, and not for {expected}: connect by a name of the certificate, \
                      or say which one to expect by Tls::with_server_name()"
