@@ -24,12 +24,12 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 
 const BUDGETS: &[Budget] = &[
     budget("pair", 12_000, 2, 8),
-    budget("re-entry", 9_900, 0, 8),
-    budget("fair-pair", 13_600, 2, 8),
+    budget("re-entry", 10_000, 0, 8),
+    budget("fair-pair", 13_700, 2, 8),
     budget("read-pair", 12_400, 4, 8),
     budget("semaphore-pair", 14_600, 8, 8),
-    budget("permits-pair", 19_400, 11, 8),
-    budget("multi-lock-of-10", 141_000, 116, 17),
+    budget("permits-pair", 18_000, 9, 8),
+    budget("multi-lock-of-10", 140_000, 113, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
