@@ -135,7 +135,7 @@ impl Server {
             let Some(request) = connection.requests.pop_front() else { break };
             if happens(faults.cut_before) {
                 world.tell(format_args!("server: connection {number} is cut before {}", shown(&request)));
-                state.remove(number);
+                state.remove(world, number);
                 return;
             }
             if happens(faults.forgets) {
@@ -144,7 +144,7 @@ impl Server {
             if happens(faults.restarts) {
                 world.tell("server: restarts");
                 state.scripts.forget();
-                state.connections.clear();
+                std::mem::take(&mut state.connections).into_keys().for_each(|number| world.moved(number));
                 state.tracking = Tracking::default();
                 if happens(faults.empties) {
                     state.flush(self, world);
@@ -179,7 +179,7 @@ impl Server {
             state.spread(self, world, Some((number, &request)));
             if happens(faults.cut_after) {
                 world.tell(format_args!("server: connection {number} is cut before the answer"));
-                state.remove(number);
+                state.remove(world, number);
                 return;
             }
             for reply in reply {
@@ -187,7 +187,7 @@ impl Server {
             }
         }
         if is_over && state.connections.get(&number).is_some_and(|connection| connection.requests.is_empty()) {
-            state.remove(number);
+            state.remove(world, number);
         }
     }
 
@@ -247,9 +247,11 @@ impl State {
     }
 
     /// Ends a connection. Returns whether it was there.
-    fn remove(&mut self, number: u64) -> bool {
+    fn remove(&mut self, world: &World, number: u64) -> bool {
         self.tracking.end(number);
-        self.connections.remove(&number).is_some()
+        let is_there = self.connections.remove(&number).is_some();
+        world.moved(number);
+        is_there
     }
 
     /// Somebody deletes all keys.
@@ -355,7 +357,7 @@ impl State {
             ["CLIENT", "KILL"] if self.faults.no_kill => Reply::error(NO_RIGHT),
             ["CLIENT", "KILL"] => {
                 let killed = String::from_utf8_lossy(&request[3]).parse().ok();
-                let is_there = killed.is_some_and(|killed| self.remove(killed));
+                let is_there = killed.is_some_and(|killed| self.remove(world, killed));
                 Reply::Int(is_there.into())
             }
             ["CLIENT", "TRACKING"] if self.faults.no_tracking => Reply::error(NO_RIGHT),
@@ -458,10 +460,11 @@ impl State {
         let now = world.now();
         connection.last = connection.last.max(now + u64::try_from(delay(world).as_nanos()).unwrap_or(0));
         let server = Arc::clone(server);
-        world.at(Duration::from_nanos(connection.last - now), move |_| {
+        world.at(Duration::from_nanos(connection.last - now), move |world| {
             if let Some(connection) = server.0.lock().connections.get_mut(&number) {
                 // A client that has closed its end hears nothing.
                 let _ = connection.stream.write_all(&bytes);
+                world.moved(number);
             }
         });
     }

@@ -44,8 +44,6 @@ struct State {
     /// What happens later without a thread, by its time and in order.
     events: BTreeMap<(Nanos, u64), Event>,
     numbered: u64,
-    /// Goes up whenever a socket may have become readable.
-    moved: u64,
     /// Threads that have ended, and may still run their destructors.
     ended: Vec<thread::JoinHandle<()>>,
     handles: BTreeMap<usize, thread::JoinHandle<()>>,
@@ -63,6 +61,8 @@ struct Task {
     /// The process of a thread: that of the thread that started it.
     group: usize,
     doing: Doing,
+    /// The connections on which it waits for bytes, beside its wakers.
+    hears: Vec<u64>,
     bell: Arc<parking_lot::Condvar>,
 }
 
@@ -78,8 +78,8 @@ pub(crate) enum What {
     Time,
     Mutex(usize),
     Condvar(usize),
-    /// Anything on a socket, after this count of moves.
-    Socket(u64),
+    /// Anything on its sockets.
+    Sockets,
     Thread(usize),
 }
 
@@ -108,7 +108,6 @@ impl World {
             running: 0,
             events: BTreeMap::new(),
             numbered: 0,
-            moved: 0,
             ended: vec![],
             handles: BTreeMap::new(),
             stopped: BTreeMap::new(),
@@ -241,13 +240,20 @@ impl World {
         waiting.into_iter().for_each(|number| state.tasks[number].doing = Doing::Ready);
     }
 
-    /// A socket may have become readable.
-    pub fn moved(&self) {
-        self.state.lock().moved += 1;
+    /// The client's end of a connection may have become readable.
+    pub fn moved(&self, connection: u64) {
+        self.state.lock().wake_listeners(|task| task.hears.contains(&connection));
     }
 
-    pub(crate) fn moves(&self) -> u64 {
-        self.state.lock().moved
+    /// A waker was used: nobody knows whose.
+    pub(crate) fn waker_used(&self) {
+        self.state.lock().wake_listeners(|_| true);
+    }
+
+    /// Waits for bytes on these connections, or for a waker.
+    pub(crate) fn wait_for_bytes(self: &Arc<Self>, me: usize, connections: Vec<u64>, longest: Option<Duration>) {
+        self.state.lock().tasks[me].hears = connections;
+        self.wait(me, What::Sockets, longest);
     }
 
     pub(crate) fn network(&self) -> &Arc<dyn Network> {
@@ -259,7 +265,6 @@ impl World {
         loop {
             while let Some(event) = state.due_event() {
                 parking_lot::MutexGuard::unlocked(&mut state, || event(self));
-                state.moved += 1;
             }
             let ready = state.ready();
             if !ready.is_empty() {
@@ -340,6 +345,11 @@ impl State {
         (self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
     }
 
+    fn wake_listeners(&mut self, hears: impl Fn(&Task) -> bool) {
+        let waits = |task: &&mut Task| matches!(task.doing, Doing::Waiting { what: What::Sockets, .. }) && hears(task);
+        self.tasks.iter_mut().filter(waits).for_each(|task| task.doing = Doing::Ready);
+    }
+
     fn due_event(&mut self) -> Option<Event> {
         let first = self.events.first_entry()?;
         (first.key().0 <= self.now).then(|| first.remove())
@@ -352,9 +362,8 @@ impl State {
             Doing::Waiting { what, until } => {
                 until.is_some_and(|until| until <= self.now)
                     || match what {
-                        What::Socket(moved) => self.moved > moved,
                         What::Thread(number) => matches!(self.tasks[number].doing, Doing::Ended),
-                        What::Time | What::Mutex(_) | What::Condvar(_) => false,
+                        What::Time | What::Mutex(_) | What::Condvar(_) | What::Sockets => false,
                     }
             }
         };
@@ -377,7 +386,7 @@ impl State {
 
 impl Task {
     fn named(name: &str, group: usize) -> Self {
-        Self { name: name.to_owned(), group, doing: Doing::Ready, bell: Arc::default() }
+        Self { name: name.to_owned(), group, doing: Doing::Ready, hears: vec![], bell: Arc::default() }
     }
 }
 

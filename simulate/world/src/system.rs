@@ -216,10 +216,11 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> rustix::io::Re
     let Some((world, me)) = World::of_thread() else { return rustix::net::send(socket, bytes, flags) };
     world.step(me);
     let sent = rustix::net::send(&socket, bytes, flags | SendFlags::DONTWAIT)?;
-    if let Some(connection) = known(&socket).connection {
-        world.network().sent(&world, connection);
+    match known(&socket).connection {
+        // The number of a waker's socket may have been that of a connection.
+        Some(connection) if bytes != [0] => world.network().sent(&world, connection),
+        _ => world.waker_used(),
     }
-    world.moved();
     Ok(sent)
 }
 
@@ -229,10 +230,9 @@ pub fn recv(socket: impl AsFd, buffer: &mut [u8], flags: RecvFlags) -> rustix::i
     let (world, me) = World::of_thread().expect("a thread of a world");
     let end = known(&socket).limit.map(|limit| world.now().saturating_add(crate::nanos(limit)));
     loop {
-        let moves = world.moves();
         match rustix::net::recv(&socket, &mut *buffer, flags | RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) if !flags.contains(RecvFlags::DONTWAIT) && end.is_none_or(|end| world.now() < end) => {
-                wait_for_sockets(&world, me, moves, end);
+                wait_for_sockets(&world, me, &[&socket], end);
             }
             outcome => return outcome.map(|(_, length)| ((), length)),
         }
@@ -249,26 +249,29 @@ pub fn poll(fds: &mut [PollFd<'_>], longest: Option<&Timespec>) -> rustix::io::R
     });
     let end = longest.map(|longest| world.now().saturating_add(longest));
     loop {
-        let moves = world.moves();
         let ready = rustix::event::poll(fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
         if ready > 0 || end.is_some_and(|end| world.now() >= end) {
             return Ok(ready);
         }
-        wait_for_sockets(&world, me, moves, end);
+        let sockets: Vec<&PollFd<'_>> = fds.iter().collect();
+        wait_for_sockets(&world, me, &sockets, end);
     }
 }
 
-fn wait_for_sockets(world: &std::sync::Arc<World>, me: usize, moves: u64, end: Option<u64>) {
+fn wait_for_sockets(world: &std::sync::Arc<World>, me: usize, sockets: &[&impl AsFd], end: Option<u64>) {
     let longest = end.map(|end| Duration::from_nanos(end.saturating_sub(world.now())));
-    world.wait(me, What::Socket(moves), longest);
+    let connections = sockets.iter().filter_map(|socket| known(socket).connection).collect();
+    world.wait_for_bytes(me, connections, longest);
 }
 
 /// Ends all operations on a socket.
 #[allow(clippy::missing_errors_doc, reason = "as that of rustix")]
 pub fn shutdown(socket: impl AsFd, how: rustix::net::Shutdown) -> rustix::io::Result<()> {
-    let outcome = rustix::net::shutdown(socket, how);
-    if let Some((world, _)) = World::of_thread() {
-        world.moved();
+    let outcome = rustix::net::shutdown(&socket, how);
+    if let Some((world, _)) = World::of_thread()
+        && let Some(connection) = known(&socket).connection
+    {
+        world.moved(connection);
     }
     outcome
 }
