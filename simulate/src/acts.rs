@@ -1,29 +1,33 @@
 //! What the threads of a story do: they take locks, and interfere as other users and operators do.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lockson::{Cancel, Client, Election, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore};
+use lockson::{
+    Cancel, CountDownLatch, Election, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore,
+};
 use lockson_world::system::thread;
 
 use crate::kinds::{self, Kind};
+use crate::process::Process;
 use crate::scene::{DROP, PERMITS, Scene};
 
 impl Scene {
-    pub fn act(&self, client: &Client, is_closed: &AtomicBool) {
-        while self.taken.load(Ordering::Relaxed) < self.wanted && !is_closed.load(Ordering::Relaxed) {
+    pub fn act(&self, process: &Process) {
+        while self.taken.load(Ordering::Relaxed) < self.wanted && !process.is_closed() {
             self.goes_on();
             if self.world.below(16) == 0 {
-                self.interfere(client, is_closed);
+                self.interfere(process);
             } else {
-                self.take_any(client);
+                self.take_any(process);
             }
             thread::sleep(Duration::from_micros(self.world.below(20_000)));
         }
     }
 
     /// Takes a lock of one of the kinds of this phase.
-    fn take_any(&self, client: &Client) {
+    fn take_any(&self, process: &Process) {
+        let client = &process.client;
         let kinds = kinds::hot(&self.phases, self.taken.load(Ordering::Relaxed));
         match kinds[usize::try_from(self.world.below(kinds.len() as u64)).unwrap_or(0)] {
             Kind::Plain => self.take("plain", true, &client.get_lock("plain")),
@@ -47,6 +51,8 @@ impl Scene {
                 };
                 self.take_several(&["plain", other], &Lock::multi([client.get_lock("plain"), lock]));
             }
+            Kind::Latch => self.use_latch(&client.get_count_down_latch("latch")),
+            Kind::Red => self.take("red", true, &process.red_lock()),
             Kind::Group => {
                 let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
                 let names: Vec<String> = seats.iter().map(|seat| format!("seats[{seat}]")).collect();
@@ -57,7 +63,8 @@ impl Scene {
     }
 
     /// Does what other users and operators do.
-    pub fn interfere(&self, client: &Client, is_closed: &AtomicBool) {
+    pub fn interfere(&self, process: &Process) {
+        let client = &process.client;
         let happens = |once_in: u64| once_in > 0 && self.world.below(once_in) == 0;
         if happens(self.habits.force / 10) {
             let held = self.server.held();
@@ -80,8 +87,7 @@ impl Scene {
         }
         if happens(self.habits.close / 10) {
             self.world.tell("closes the client");
-            is_closed.store(true, Ordering::Relaxed);
-            client.close();
+            process.close();
         }
     }
 
@@ -121,7 +127,8 @@ impl Scene {
                     drop(again);
                     stays_on = self.world.below(2) == 0;
                 }
-                Ok(None) if guard.is_held() && self.server.taken_away(guard.owner()).is_none() => {
+                // A red lock that is held is re-entered where enough of its servers answer.
+                Ok(None) if name != "red" && guard.is_held() && self.server.taken_away(guard.owner()).is_none() => {
                     self.world.fail(format_args!("no re-entry into {name}"))
                 }
                 Ok(None) => {}
@@ -176,6 +183,37 @@ impl Scene {
             self.world.fail(format_args!("token {token} of {name} after {last}"));
         }
         *last = token.max(*last);
+    }
+
+    /// Sets the latch, counts it down, or waits until it is open.
+    fn use_latch(&self, latch: &CountDownLatch) {
+        let began = self.world.now();
+        let was_open = || self.server.free("latch").is_none_or(|free| free.since.is_some() || free.last.1 >= began);
+        match self.world.below(6) {
+            0 => {
+                let count = u32::try_from(1 + self.world.below(3)).unwrap_or(1);
+                latch.set_count_once(count).map(drop).unwrap_or_else(|error| self.expected(&error));
+            }
+            1..=3 => {
+                self.count_downs[0].fetch_add(1, Ordering::Relaxed);
+                match latch.count_down() {
+                    Ok(()) if !was_open() => _ = self.count_downs[1].fetch_add(1, Ordering::Relaxed),
+                    Ok(()) => {}
+                    Err(error) => self.expected(&error),
+                }
+            }
+            4 if self.world.below(4) == 0 => latch.delete().map(drop).unwrap_or_else(|error| self.expected(&error)),
+            _ => {
+                let is_open = |wait| latch.wait_for(wait).map(|is_open| is_open.then_some(()));
+                if self.granted("latch", is_open).is_some() {
+                    self.takes();
+                    if !was_open() {
+                        self.world.fail("a wait for the latch ends beside its count");
+                    }
+                }
+            }
+        }
+        self.ended_in_time("a latch", began, Duration::from_secs(15));
     }
 
     fn take_permit(&self, semaphore: &Semaphore) {

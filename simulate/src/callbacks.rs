@@ -106,11 +106,12 @@ pub fn called_back_since(began: Nanos) -> Duration {
 
 impl Scene {
     fn use_in_callback(&self) {
-        let clients = self.clients.lock().clone();
-        let (client, is_closed) = &clients[usize::try_from(self.world.below(clients.len() as u64)).unwrap_or(0)];
+        let processes = self.processes.lock().clone();
+        let process = &processes[usize::try_from(self.world.below(processes.len() as u64)).unwrap_or(0)];
+        let client = &process.client;
         self.world.tell("does something in a callback");
         if self.world.below(4) == 0 {
-            return self.interfere(client, is_closed);
+            return self.interfere(process);
         }
         let (name, lock) = match self.world.below(4) {
             0 => ("fair", client.get_fair_lock("fair")),

@@ -143,6 +143,14 @@ impl Data {
         self.keys.keys().flat_map(|key| [self.owners(key), of_group(key)].concat()).collect()
     }
 
+    /// The values of a list.
+    pub fn listed(&self, key: &[u8]) -> Vec<String> {
+        match self.keys.get(key).map(|entry| &entry.value) {
+            Some(Value::List(list)) => list.iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect(),
+            _ => vec![],
+        }
+    }
+
     pub fn has(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }

@@ -18,6 +18,8 @@ pub enum Kind {
     Expiring,
     Multi,
     Group,
+    Latch,
+    Red,
 }
 
 /// All kinds, by the names that `WITHOUT` knows.
@@ -33,13 +35,19 @@ pub const KINDS: &[(&str, Kind)] = &[
     ("expiring", Kind::Expiring),
     ("multi", Kind::Multi),
     ("group", Kind::Group),
+    ("latch", Kind::Latch),
+    ("red", Kind::Red),
 ];
 
 /// Draws the kinds of each phase of a story: in most phases a few, so that these are hot (swarm testing, Groce and
 /// others 2012), else all. Leaves out those of these names.
-pub fn draw(world: &World, faults: Faults, without: &[String]) -> Vec<Vec<Kind>> {
-    // Without its counter there is no semaphore.
-    let is_possible = |kind: Kind| !faults.lose_everything() || !matches!(kind, Kind::Permits | Kind::Expiring);
+pub fn draw(world: &World, faults: Faults, has_red: bool, without: &[String]) -> Vec<Vec<Kind>> {
+    let is_possible = |kind: Kind| match kind {
+        // Without its counter there is no semaphore.
+        Kind::Permits | Kind::Expiring => !faults.lose_everything(),
+        Kind::Red => has_red,
+        _ => true,
+    };
     let all: Vec<(&str, Kind)> = KINDS.iter().copied().filter(|(_, kind)| is_possible(*kind)).collect();
     let any = |_| all[usize::try_from(world.below(all.len() as u64)).unwrap_or(0)];
     let phase = |_| {

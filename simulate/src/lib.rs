@@ -6,6 +6,7 @@ mod data;
 pub mod engine_mistakes;
 pub mod kinds;
 pub mod mistakes;
+mod process;
 mod reply;
 mod scene;
 mod scripts;

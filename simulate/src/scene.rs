@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lockson::{Cancel, Client, ErrorKind, Hold, Loss};
+use lockson::{Cancel, ErrorKind, Hold, Loss};
 use lockson_world::World;
 use lockson_world::system::thread;
 use parking_lot::Mutex;
 
 use crate::callbacks::{Eyes, called_back, called_back_since};
 use crate::kinds::Kind;
-use crate::server::Server;
+use crate::process::Process;
+use crate::server::{Free, Server};
 use crate::trouble::{Faults, Habits};
 
 /// What the threads of a story share.
@@ -20,6 +21,12 @@ pub struct Scene {
     pub me: Weak<Scene>,
     pub world: Arc<World>,
     pub server: Arc<Server>,
+    /// The servers of red locks, if the story has some.
+    pub reds: Vec<Arc<Server>>,
+    /// Whether each request is answered at once, and each message arrives.
+    pub is_quiet: bool,
+    /// The number of count-downs that were begun, and of those that surely had an effect.
+    pub count_downs: [AtomicU64; 2],
     /// Who says that it is inside, by the name of the lock.
     pub inside: Mutex<BTreeMap<String, Vec<Inside>>>,
     pub permits: AtomicU32,
@@ -36,8 +43,8 @@ pub struct Scene {
     pub last: AtomicU64,
     pub wanted: u64,
     pub faults: Faults,
-    /// The clients, which callbacks use, too, and whether they are closed.
-    pub clients: Mutex<Vec<(Client, Arc<AtomicBool>)>>,
+    /// Callbacks use them, too.
+    pub processes: Mutex<Vec<Process>>,
     pub is_over: AtomicBool,
     /// The kinds that are taken, one phase after the other.
     pub phases: Vec<Vec<Kind>>,
@@ -69,7 +76,7 @@ impl Scene {
 
     /// Nobody sleeps beside a free lock for long.
     pub fn was_awake(&self, name: &str, began: u64, is_granted: bool) {
-        let Some(free) = self.server.free(name) else { return };
+        let Some(free) = self.free(name) else { return };
         let (from, to) = match free.since {
             Some(since) => (since.max(began), self.world.now()),
             None if is_granted && free.last.0 >= began => free.last,
@@ -78,10 +85,20 @@ impl Scene {
         let slept = Duration::from_nanos(to.saturating_sub(from));
         // Nobody tells of a deleted lock.
         let is_deleted = self.server.deleted().is_some_and(|at| at + REMEMBERED >= from);
-        let longest = if is_deleted { ASKS_AGAIN } else { LONGEST_SLEEP };
-        if slept > longest && self.faults.leave_the_network_alone() {
+        // A red lock rests between rounds in which callers shared the votes.
+        let longest = if is_deleted || name == "red" { ASKS_AGAIN } else { LONGEST_SLEEP };
+        if slept > longest && self.is_quiet {
             self.world.fail(format_args!("a waiter slept for {slept:?} beside {name}, which was free"));
         }
+    }
+
+    /// When a lock was free; a red lock is surely free while all of its servers have none.
+    fn free(&self, name: &str) -> Option<Free> {
+        if name != "red" {
+            return self.server.free(name);
+        }
+        let since = self.reds.iter().map(|server| server.free(name)?.since).collect::<Option<Vec<_>>>()?;
+        Some(Free { since: since.into_iter().max(), last: (0, 0) })
     }
 
     pub fn given_back(&self, release: impl FnOnce() -> lockson::Result<()>) {
@@ -147,7 +164,7 @@ impl Scene {
         // Where nothing delays renewals, no hold without a lease ends by time.
         let expires = |inside: &&Inside| inside.is_kept && inside.hold.lost() == Some(Loss::Expired);
         if let Some(expired) = inside.iter().find(expires)
-            && self.faults.leave_the_network_alone()
+            && self.is_quiet
             && (self.faults.full, self.habits.within) == (0, 0)
         {
             self.world.fail(format_args!("{} was not renewed in time", expired.hold.owner()));
@@ -158,7 +175,7 @@ impl Scene {
             Some(at) => {
                 let late = Duration::from_nanos(self.world.now() - at);
                 let within = if self.faults.no_tracking { TOLD_BY_RENEWAL } else { TOLD_WITHIN };
-                if self.faults.leave_the_network_alone() && late > within {
+                if self.is_quiet && late > within {
                     self.world.fail(format_args!("{} was not told of a loss for {late:?}", inside.hold.owner()));
                 }
                 true
@@ -188,7 +205,9 @@ impl Scene {
     pub fn expected(&self, error: &lockson::Error) {
         self.world.tell(format_args!("{error}"));
         let has_reason = match error.kind() {
-            ErrorKind::Connection | ErrorKind::Unknown => !self.faults.leave_the_network_alone(),
+            ErrorKind::Connection | ErrorKind::Unknown => !self.is_quiet,
+            // Some messages take longer than a server of a red lock is given.
+            ErrorKind::Quorum => !self.reds.is_empty(),
             ErrorKind::Closed => self.habits.close > 0,
             ErrorKind::Refused => self.faults.full > 0 && error.redis_word() == Some("OOM"),
             ErrorKind::Cancelled => self.habits.cancel > 0,

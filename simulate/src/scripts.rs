@@ -14,6 +14,8 @@ use crate::reply::Reply;
 pub struct Scripts {
     lua: Lua,
     by_hash: HashMap<String, Function>,
+    /// The hashes that were not forgotten.
+    known: BTreeSet<String>,
     data: Arc<Mutex<Data>>,
     /// The hashes of scripts that take holds away.
     forcing: BTreeSet<String>,
@@ -45,11 +47,11 @@ impl Scripts {
             api.set(name, make.expect("a function")).expect("set");
         }
         lua.globals().set("redis", api).expect("set");
-        Self { lua, by_hash: HashMap::new(), data, forcing: BTreeSet::new(), planted: vec![] }
+        Self { lua, by_hash: HashMap::new(), known: BTreeSet::new(), data, forcing: BTreeSet::new(), planted: vec![] }
     }
 
     pub fn forget(&mut self) {
-        self.by_hash.clear();
+        self.known.clear();
     }
 
     pub fn plant(&mut self, right: &str, wrong: &str) {
@@ -61,7 +63,7 @@ impl Scripts {
         let [word, body, ..] = request else { return false };
         let body = String::from_utf8_lossy(body);
         match word.to_ascii_uppercase().as_slice() {
-            b"EVAL" => body.contains(FORCING),
+            b"EVAL" => is_forcing(&body),
             b"EVALSHA" => self.forcing.contains(&*body),
             _ => false,
         }
@@ -76,11 +78,14 @@ impl Scripts {
             let planted = self.planted.iter().fold(body.clone(), |body, (right, wrong)| body.replace(right, wrong));
             let compiled = self.lua.load(&planted).into_function().expect("a bundled script compiles");
             self.by_hash.insert(hash.clone(), compiled);
-            if body.contains(FORCING) {
+            if is_forcing(&body) {
                 self.forcing.insert(hash.clone());
             }
         }
-        let Some(script) = self.by_hash.get(&hash) else {
+        if is_source {
+            self.known.insert(hash.clone());
+        }
+        let Some(script) = self.by_hash.get(&hash).filter(|_| self.known.contains(&hash)) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
         };
         let count: usize = String::from_utf8_lossy(count).parse().expect("a number of keys");
@@ -107,8 +112,10 @@ impl Scripts {
     }
 }
 
-/// In the scripts that take holds away.
-const FORCING: &str = "/force_release.lua";
+/// Whether a script takes holds away, or deletes a counter.
+fn is_forcing(body: &str) -> bool {
+    body.contains("/force_release.lua") || body.starts_with("-- once/delete.lua")
+}
 
 /// An error of `redis.call`.
 #[derive(Debug)]

@@ -1,6 +1,11 @@
 //! A server of the world: connections, messages, and what goes wrong on the way.
 
+mod mishaps;
+mod promises;
+mod queue;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::{self, Display};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -10,6 +15,7 @@ use lockson_world::system::BEGAN;
 use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
+use self::queue::Queue;
 use crate::data::{Data, Touch};
 use crate::reply::{Reply, take_request};
 use crate::scripts::Scripts;
@@ -19,6 +25,9 @@ use crate::trouble::Faults;
 pub struct Server(Mutex<State>);
 
 struct State {
+    name: String,
+    /// The number of each connection leaves this remainder.
+    place: u64,
     scripts: Scripts,
     connections: BTreeMap<u64, Connection>,
     numbered: u64,
@@ -32,6 +41,15 @@ struct State {
     deleted: Option<Nanos>,
     /// Since when each lock is free, and from when to when it was free before.
     free: BTreeMap<&'static str, Free>,
+    /// The count of the latch, and the number of requests that counted down.
+    latch: (Option<i64>, u64),
+    queue: Queue,
+    /// Whether a restart takes time.
+    stays_away: bool,
+    away_until: Nanos,
+    /// The process of the server, and its start by the server's clock.
+    run_id: u64,
+    started: i64,
 }
 
 /// The times at which a lock was free.
@@ -42,7 +60,8 @@ pub struct Free {
 }
 
 /// Locks whose key has their name.
-const LOCKS: &[&str] = &["plain", "fair", "shared", "fenced", "spun", "one value", "jobs"];
+const LOCKS: &[&str] = &["plain", "fair", "shared", "fenced", "spun", "one value", "jobs", "red"];
+const LATCH: &str = "latch";
 
 struct Connection {
     stream: UnixStream,
@@ -56,9 +75,12 @@ struct Connection {
 }
 
 impl Server {
-    pub fn new() -> Arc<Self> {
+    /// The server at this place. A restart of the first one takes no time.
+    pub fn new(place: u64) -> Arc<Self> {
         let scripts = Scripts::new(Arc::default());
         let state = State {
+            name: if place == 0 { "server".to_owned() } else { format!("server {place}") },
+            place,
             scripts,
             connections: BTreeMap::new(),
             numbered: 0,
@@ -67,7 +89,13 @@ impl Server {
             next_expiry: 0,
             taken_away: BTreeMap::new(),
             deleted: None,
-            free: LOCKS.iter().map(|name| (*name, Free { since: Some(0), last: (0, 0) })).collect(),
+            free: LOCKS.iter().chain([&LATCH]).map(|name| (*name, Free { since: Some(0), last: (0, 0) })).collect(),
+            latch: (None, 0),
+            queue: Queue::default(),
+            stays_away: place > 0,
+            away_until: 0,
+            run_id: place << 32,
+            started: (BEGAN - 1_000) * 1_000_000,
         };
         Arc::new(Self(Mutex::new(state)))
     }
@@ -101,6 +129,11 @@ impl Server {
         self.0.lock().free.get(name).copied()
     }
 
+    /// The number of requests that counted the latch down.
+    pub fn counted_down(&self) -> u64 {
+        self.0.lock().latch.1
+    }
+
     /// All names in Redis.
     pub fn names(&self, world: &World) -> Vec<String> {
         self.with_data(world, Data::names)
@@ -127,14 +160,14 @@ impl Server {
             if happens(faults.late) && connection.held_until == 0 {
                 let delay = Duration::from_millis(50 + world.below(6_000));
                 connection.held_until = world.now() + u64::try_from(delay.as_nanos()).unwrap_or(0);
-                world.tell(format_args!("server: connection {number} is late by {delay:?}"));
+                world.tell(format_args!("{}: connection {number} is late by {delay:?}", state.name));
                 self.arrive_in(world, delay, number);
                 break;
             }
             connection.held_until = 0;
             let Some(request) = connection.requests.pop_front() else { break };
             if happens(faults.cut_before) {
-                world.tell(format_args!("server: connection {number} is cut before {}", shown(&request)));
+                world.tell(format_args!("{}: connection {number} is cut before {}", state.name, Shown(&request)));
                 state.remove(world, number);
                 return;
             }
@@ -142,13 +175,7 @@ impl Server {
                 state.scripts.forget();
             }
             if happens(faults.restarts) {
-                world.tell("server: restarts");
-                state.scripts.forget();
-                std::mem::take(&mut state.connections).into_keys().for_each(|number| world.moved(number));
-                state.tracking = Tracking::default();
-                if happens(faults.empties) {
-                    state.flush(self, world);
-                }
+                state.restart(self, world, happens(faults.empties));
                 return;
             }
             if happens(faults.flushes) {
@@ -168,8 +195,10 @@ impl Server {
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
             let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
             let owners = state.owners(world);
+            let queued = state.queued();
             let reply = state.answer(world, number, &request);
-            world.tell(format_args!("server: {number}: {} -> {reply:?}", shown(&request)));
+            world.tell(format_args!("{}: {number}: {} -> {reply:?}", state.name, Shown(&request)));
+            state.is_served_in_order(world, &queued, &request);
             if forced.is_none() {
                 state.nobody_is_robbed(world, &owners, &request);
             }
@@ -178,7 +207,7 @@ impl Server {
             state.all_expire(world);
             state.spread(self, world, Some((number, &request)));
             if happens(faults.cut_after) {
-                world.tell(format_args!("server: connection {number} is cut before the answer"));
+                world.tell(format_args!("{}: connection {number} is cut before the answer", state.name));
                 state.remove(world, number);
                 return;
             }
@@ -197,16 +226,26 @@ impl Server {
     }
 }
 
-/// The network of a world with one server.
-pub struct OneServer(pub Arc<Server>);
+/// The network of a world with these servers, at ports that follow each other.
+pub struct Servers(pub Vec<Arc<Server>>);
 
-impl Network for OneServer {
-    fn connect(&self, _: &Arc<World>, _: u16) -> io::Result<(UnixStream, u64)> {
+impl Servers {
+    /// Returns the server of a connection, or of a port.
+    fn of(&self, number: u64) -> &Arc<Server> {
+        &self.0[usize::try_from(number % MOST_SERVERS).unwrap_or(0)]
+    }
+}
+
+impl Network for Servers {
+    fn connect(&self, world: &Arc<World>, port: u16) -> io::Result<(UnixStream, u64)> {
+        let mut state = self.of(u64::from(port - FIRST_PORT)).0.lock();
+        if state.away_until > world.now() {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let mut state = self.0.0.lock();
         state.numbered += 1;
-        let number = state.numbered;
+        let number = state.numbered * MOST_SERVERS + state.place;
         let connection = Connection {
             stream: ours,
             input: vec![],
@@ -220,7 +259,7 @@ impl Network for OneServer {
     }
 
     fn sent(&self, world: &Arc<World>, connection: u64) {
-        self.0.arrive_in(world, delay(world), connection);
+        self.of(connection).arrive_in(world, delay(world), connection);
     }
 }
 
@@ -231,52 +270,12 @@ impl State {
         LOCKS.iter().copied().filter(|name| data.has(name.as_bytes())).collect()
     }
 
-    /// Somebody deletes a lock that is held.
-    fn delete_one(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let held = self.held();
-        if held.is_empty() {
-            return;
-        }
-        let name = held[usize::try_from(world.below(held.len() as u64)).unwrap_or(0)];
-        let owners = self.scripts.data().lock().owners(name.as_bytes());
-        world.tell(format_args!("somebody deletes {name:?}, held by {owners:?}"));
-        self.take_away(world, owners.into_iter());
-        self.deleted = Some(world.now());
-        let _ = self.run(world, &[b"DEL".to_vec(), name.as_bytes().to_vec()]);
-        self.spread(server, world, None);
-    }
-
     /// Ends a connection. Returns whether it was there.
     fn remove(&mut self, world: &World, number: u64) -> bool {
         self.tracking.end(number);
         let is_there = self.connections.remove(&number).is_some();
         world.moved(number);
         is_there
-    }
-
-    /// Somebody deletes all keys.
-    fn flush(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        world.tell("somebody deletes everything");
-        let mut data = self.scripts.data().lock();
-        let owners = data.all_owners();
-        data.clear();
-        drop(data);
-        self.take_away(world, owners.into_iter());
-        self.deleted = Some(world.now());
-        let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::NoList];
-        for number in self.tracking.flushed() {
-            self.tell(server, world, number, &message);
-        }
-        self.look_at_locks(world);
-    }
-
-    /// Memory is full for a while.
-    fn fill(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let time = Duration::from_millis(world.below(20_000));
-        world.tell(format_args!("server: memory is full for {time:?}"));
-        self.scripts.data().lock().is_full = true;
-        let server = Arc::clone(server);
-        world.at(time, move |_| server.0.lock().scripts.data().lock().is_full = false);
     }
 
     /// Sends a message about keys to the connection that gets them.
@@ -289,46 +288,6 @@ impl State {
 
     fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {
         self.taken_away.extend(owners.map(|owner| (owner, world.now())));
-    }
-
-    /// The owners of all locks that only their owners and users with force give back.
-    fn owners(&self, world: &World) -> Vec<String> {
-        let mut data = self.scripts.data().lock();
-        data.set_clock(clock(world, self.faults));
-        data.expire();
-        // The next request removes readers that have expired.
-        let names = LOCKS.iter().filter(|name| **name != "shared");
-        names.flat_map(|name| data.owners(name.as_bytes())).collect()
-    }
-
-    /// No request ends a hold of an owner whom it does not name.
-    fn nobody_is_robbed(&self, world: &World, before: &[String], request: &[Vec<u8>]) {
-        let after = self.owners(world);
-        let is_named = |owner: &String| request.iter().any(|word| word == owner.as_bytes());
-        if let Some(owner) = before.iter().find(|owner| !after.contains(owner) && !is_named(owner)) {
-            world.fail(format_args!("a request of others ends the hold of {owner}: {}", shown(request)));
-        }
-    }
-
-    /// Nothing but counters is there for ever.
-    fn all_expire(&self, world: &World) {
-        let data = self.scripts.data().lock();
-        let is_counter = |name: &[u8]| COUNTERS.contains(&name) || name.starts_with(b"redisson_lock_token");
-        if let Some(name) = data.lasting().find(|name| !is_counter(name)) {
-            world.fail(format_args!("{:?} never expires", String::from_utf8_lossy(name)));
-        }
-    }
-
-    /// Notes which locks are free by now.
-    fn look_at_locks(&mut self, world: &World) {
-        let (data, now) = (self.scripts.data().lock(), world.now());
-        for (name, free) in &mut self.free {
-            match (data.has(name.as_bytes()), free.since) {
-                (false, None) => free.since = Some(now),
-                (true, Some(since)) => *free = Free { since: None, last: (since, now) },
-                _ => {}
-            }
-        }
     }
 
     fn run(&mut self, world: &World, request: &[Vec<u8>]) -> Reply {
@@ -369,7 +328,10 @@ impl State {
                 _ => Reply::error("ERR The client ID you want redirect to does not exist"),
             },
             ["CLIENT", _] => Reply::error(NO_RIGHT),
-            ["INFO", ..] => Reply::text("run_id:1\r\nuptime_in_seconds:1000\r\n"),
+            ["INFO", ..] => {
+                let uptime = (clock(world, self.faults) - self.started) / 1_000_000;
+                Reply::text(format!("run_id:{}\r\nuptime_in_seconds:{uptime}\r\n", self.run_id))
+            }
             ["SUBSCRIBE", ..] | ["UNSUBSCRIBE", ..] => {
                 return self.subscribe(number, words[0] == "SUBSCRIBE", &request[1..]);
             }
@@ -404,6 +366,7 @@ impl State {
         let next = data.expire();
         drop(data);
         self.look_at_locks(world);
+        self.look_at_latch(world, by.is_some_and(|(_, request)| !self.scripts.is_forced(request)));
         for touch in touched {
             let (told, key) = match touch {
                 Touch::Read => {
@@ -515,12 +478,19 @@ fn hello(number: u64) -> Reply {
     Reply::List(pairs.flat_map(|(name, value)| [text(name), value]).collect())
 }
 
-fn shown(request: &[Vec<u8>]) -> String {
-    let words: Vec<_> = request.iter().map(|word| String::from_utf8_lossy(&word[..word.len().min(48)])).collect();
-    words.join(" ")
+/// A request in a story.
+struct Shown<'a>(&'a [Vec<u8>]);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|word| write!(f, "{} ", String::from_utf8_lossy(&word[..word.len().min(48)])))
+    }
 }
 
-/// The keys of semaphores, which are there for ever.
-const COUNTERS: &[&[u8]] = &[b"permits", b"expiring", b"{expiring}:timeout"];
+/// The keys of semaphores and latches, which are there for ever.
+const COUNTERS: &[&[u8]] = &[b"permits", b"expiring", b"{expiring}:timeout", b"latch"];
+/// The port of the first server.
+pub const FIRST_PORT: u16 = 6_376;
+const MOST_SERVERS: u64 = 8;
 const INVALIDATIONS: &str = "__redis__:invalidate";
 const NO_RIGHT: &str = "NOPERM this user has no permissions to run the command";

@@ -9,31 +9,39 @@ use lockson_world::system::{plant, thread};
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
 
-use crate::callbacks::Eyes;
 use crate::kinds;
 use crate::mistakes::MISTAKES;
+use crate::process::{Process, connect};
 use crate::reply::Reply;
 use crate::scene::{PERMITS, Scene};
-use crate::server::{OneServer, Server};
+use crate::server::{FIRST_PORT, Server, Servers};
 use crate::trouble::{Faults, Habits};
 
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
 ///
 /// `without` names what the seed may not draw, of [`TROUBLES`](crate::trouble::TROUBLES).
 pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) -> (Report, u64) {
-    let server = Server::new();
+    let servers: Vec<Arc<Server>> = (0..1 + MOST_REDS as u64).map(Server::new).collect();
+    let server = Arc::clone(&servers[0]);
     match mistake.map(|mistake| MISTAKES.get(mistake).ok_or(mistake)) {
-        Some(Ok((right, wrong))) => server.plant(right, wrong),
+        Some(Ok((right, wrong))) => servers.iter().for_each(|server| server.plant(right, wrong)),
         Some(Err(in_engine)) => plant(in_engine - MISTAKES.len()),
         None => {}
     }
     let taken = Arc::new(AtomicU64::new(0));
-    let report = World::run(seed, Arc::new(OneServer(Arc::clone(&server))), |world| {
+    let report = World::run(seed, Arc::new(Servers(servers.clone())), |world| {
         let faults = Faults::draw(world).without(without);
+        let reds = servers[1..].iter().take([0, 0, 0, 0, 3, MOST_REDS][world.below(6) as usize]);
+        let reds: Vec<(&Arc<Server>, Faults)> =
+            reds.map(|server| (server, Faults::draw(world).without(without).of_one_of_several())).collect();
+        let are_quiet = reds.iter().all(|(_, faults)| faults.leave_the_network_alone());
         let scene = Arc::new_cyclic(|me| Scene {
             me: me.clone(),
             world: Arc::clone(world),
             server: Arc::clone(&server),
+            reds: reds.iter().map(|(server, _)| Arc::clone(server)).collect(),
+            is_quiet: are_quiet && faults.leave_the_network_alone(),
+            count_downs: [AtomicU64::new(0), AtomicU64::new(0)],
             inside: Mutex::default(),
             permits: AtomicU32::new(0),
             tokens: Mutex::default(),
@@ -45,35 +53,40 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             last: AtomicU64::new(0),
             wanted,
             faults,
-            clients: Mutex::default(),
+            processes: Mutex::default(),
             is_over: AtomicBool::new(false),
-            phases: kinds::draw(world, faults, without),
+            phases: kinds::draw(world, faults, !reds.is_empty(), without),
         });
         // Everything was left out.
         if scene.phases.iter().all(Vec::is_empty) {
             return;
         }
-        let clients: Vec<Client> = (0..1 + world.below(3)).map(|_| connect(scene.eyes.as_ref())).collect();
-        clients[0].get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
+        // Each caller of a red lock asks all servers, again and again.
+        let most = if reds.is_empty() { 3 } else { 2 };
+        let processes: Vec<Process> =
+            (0..1 + world.below(most)).map(|_| Process::open(scene.eyes.as_ref(), reds.len())).collect();
+        let first = &processes[0].client;
+        first.get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
-        expiring(&clients[0]).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
+        expiring(first).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         server.set_faults(scene.faults);
-        world.tell(format_args!("{} clients, {:?}, {:?}, {:?}", clients.len(), scene.phases, faults, scene.habits));
+        reds.iter().for_each(|(server, faults)| server.set_faults(*faults));
+        world.tell(format_args!("{} clients, {:?}, {:?}, {:?}", processes.len(), scene.phases, faults, scene.habits));
+        reds.iter().for_each(|(_, faults)| world.tell(format_args!("a server of the red lock: {faults:?}")));
         scene.eyes.iter().for_each(|eyes| eyes.open(&Arc::downgrade(&scene)));
         let mut threads = vec![];
-        for (number, client) in clients.iter().enumerate() {
-            let is_closed = Arc::new(AtomicBool::new(false));
-            scene.clients.lock().push((client.clone(), Arc::clone(&is_closed)));
+        for (number, process) in processes.iter().enumerate() {
+            scene.processes.lock().push(process.clone());
             // The client's background threads belong to it, as they are started by its own.
-            for thread in 0..1 + world.below(3) {
-                let (scene, client, is_closed) = (Arc::clone(&scene), client.clone(), Arc::clone(&is_closed));
+            for thread in 0..1 + world.below(most) {
+                let (scene, process) = (Arc::clone(&scene), process.clone());
                 let name = format!("client {number} thread {thread}");
                 threads.push(
                     thread::Builder::new()
                         .name(name)
                         .spawn(move || {
                             scene.world.join_process(number + 1);
-                            scene.act(&client, &is_closed);
+                            scene.act(&process);
                         })
                         .expect("a thread"),
                 );
@@ -81,10 +94,12 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         }
         threads.into_iter().for_each(thread::JoinHandle::join);
         scene.is_over.store(true, Ordering::Relaxed);
-        scene.clients.lock().clear();
+        scene.processes.lock().clear();
         // Clocks are no fault that ends.
-        server.set_faults(Faults { drift: scene.faults.drift, ..Faults::default() });
-        clients.into_iter().for_each(|client| client.close());
+        let ends = |faults: Faults| Faults { drift: faults.drift, ..Faults::default() };
+        server.set_faults(ends(scene.faults));
+        reds.iter().for_each(|(server, faults)| server.set_faults(ends(*faults)));
+        processes.into_iter().for_each(|process| process.close());
         // Longer than any lease, and than the memory of requests of semaphores.
         thread::sleep(Duration::from_secs(800));
         let free = server.with_data(world, |data| data.run(&[b"GET".to_vec(), b"permits".to_vec()]));
@@ -95,7 +110,13 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         {
             world.fail(format_args!("of {PERMITS} permits there are {free:?}"));
         }
-        let last = connect(None);
+        let [begun, effective] = scene.count_downs.each_ref().map(|count| count.load(Ordering::Relaxed));
+        // A server without its data may count a repeated request again.
+        let (counted, most) = (server.counted_down(), if scene.faults.lose_everything() { u64::MAX } else { begun });
+        if counted < effective || counted > most {
+            world.fail(format_args!("of {begun} count-downs {effective} had an effect, and {counted} were seen"));
+        }
+        let last = connect(None, FIRST_PORT);
         match expiring(&last).try_acquire(PERMITS) {
             Ok(None) if scene.faults.lose_everything() => {}
             Ok(Some(permits)) => permits.release().unwrap_or_else(|error| world.fail(error)),
@@ -117,11 +138,9 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
                 world.fail(format_args!("{seen:?} events tell the loss of {}, and {told} callbacks", hold.owner()));
             }
         }
-        let left: Vec<String> = server
-            .names(world)
-            .into_iter()
-            .filter(|name| name != "permits" && name != "expiring" && !name.contains("token"))
-            .collect();
+        let stays = |name: &String| ["permits", "expiring", "latch"].contains(&&**name) || name.contains("token");
+        let names = servers.iter().flat_map(|server| server.names(world));
+        let left: Vec<String> = names.filter(|name| !stays(name)).collect();
         if !left.is_empty() {
             world.fail(format_args!("left in Redis: {left:?}"));
         }
@@ -129,8 +148,5 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
     (report, taken.load(Ordering::Relaxed))
 }
 
-fn connect(eyes: Option<&Arc<Eyes>>) -> Client {
-    let builder = Client::builder("redis://127.0.0.1:6379");
-    let builder = eyes.map_or(builder.clone(), |eyes| builder.observer(Arc::clone(eyes)));
-    builder.connect().expect("no faults so far")
-}
+/// The servers of a red lock.
+const MOST_REDS: usize = 5;

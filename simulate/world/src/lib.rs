@@ -40,6 +40,8 @@ struct State {
     now: Nanos,
     random: u64,
     tasks: Vec<Task>,
+    /// The threads that have not ended, in order.
+    live: Vec<usize>,
     running: usize,
     /// What happens later without a thread, by its time and in order.
     events: BTreeMap<(Nanos, u64), Event>,
@@ -105,6 +107,7 @@ impl World {
             now: 0,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
             tasks: vec![Task::named("main", 0)],
+            live: vec![0],
             running: 0,
             events: BTreeMap::new(),
             numbered: 0,
@@ -232,7 +235,8 @@ impl World {
     pub(crate) fn wake(&self, what: What, all: bool) {
         let mut state = self.state.lock();
         let waits = |task: &Task| matches!(task.doing, Doing::Waiting { what: other, .. } if other == what);
-        let mut waiting: Vec<usize> = (0..state.tasks.len()).filter(|number| waits(&state.tasks[*number])).collect();
+        let mut waiting: Vec<usize> =
+            state.live.iter().copied().filter(|number| waits(&state.tasks[*number])).collect();
         if !all && !waiting.is_empty() {
             let chosen = state.below(waiting.len() as u64) as usize;
             waiting = vec![waiting[chosen]];
@@ -309,8 +313,10 @@ impl World {
     pub(crate) fn add(&self, name: &str) -> usize {
         let mut state = self.state.lock();
         let group = ME.with_borrow(|me| me.as_ref().map_or(0, |(_, me)| state.tasks[*me].group));
+        let number = state.tasks.len();
         state.tasks.push(Task::named(name, group));
-        state.tasks.len() - 1
+        state.live.push(number);
+        number
     }
 
     pub(crate) fn keep(&self, number: usize, handle: thread::JoinHandle<()>) {
@@ -327,6 +333,7 @@ impl World {
         }
         let mut state = self.state.lock();
         state.tasks[number].doing = Doing::Ended;
+        state.live.retain(|other| *other != number);
         if let Some(handle) = state.handles.remove(&number) {
             state.ended.push(handle);
         }
@@ -369,11 +376,11 @@ impl State {
         };
         let is_stopped = |task: &Task| self.stopped.get(&task.group).is_some_and(|until| *until > self.now);
         let runs = |number: &usize| is_ready(&self.tasks[*number]) && !is_stopped(&self.tasks[*number]);
-        (0..self.tasks.len()).filter(runs).collect()
+        self.live.iter().copied().filter(runs).collect()
     }
 
     fn next_time(&self) -> Option<Nanos> {
-        let waits = self.tasks.iter().filter_map(|task| match task.doing {
+        let waits = self.live.iter().filter_map(|number| match self.tasks[*number].doing {
             Doing::Waiting { until, .. } => until,
             _ => None,
         });

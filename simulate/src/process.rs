@@ -1,0 +1,51 @@
+//! A process of a story: its client, and a client for each server of a red lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lockson::{Client, RedLock};
+
+use crate::callbacks::Eyes;
+use crate::server::FIRST_PORT;
+
+/// The clients of one process.
+#[derive(Clone)]
+pub struct Process {
+    pub client: Client,
+    reds: Vec<Client>,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Process {
+    /// Opens the clients.
+    pub fn open(eyes: Option<&Arc<Eyes>>, reds: usize) -> Self {
+        let red = |place| connect(eyes, FIRST_PORT + 1 + u16::try_from(place).unwrap_or(0));
+        Self { client: connect(eyes, FIRST_PORT), reds: (0..reds).map(red).collect(), is_closed: Arc::default() }
+    }
+
+    /// The red lock on all of its servers.
+    pub fn red_lock(&self) -> RedLock {
+        RedLock::new(self.reds.iter().map(|client| client.get_lock("red"))).with_node_timeout(NODE_TIMEOUT)
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.client.close();
+        self.reds.iter().for_each(Client::close);
+    }
+}
+
+/// Opens a client of the server at a port.
+pub fn connect(eyes: Option<&Arc<Eyes>>, port: u16) -> Client {
+    let builder = Client::builder(&format!("redis://127.0.0.1:{port}"));
+    let builder = eyes.map_or(builder.clone(), |eyes| builder.observer(Arc::clone(eyes)));
+    builder.connect().expect("no faults so far")
+}
+
+/// Most connections are opened in this time.
+const NODE_TIMEOUT: Duration = Duration::from_millis(150);
