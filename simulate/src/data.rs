@@ -1,6 +1,6 @@
 //! The data of a server, and the commands that read and write it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::reply::Reply;
 
@@ -16,6 +16,8 @@ pub struct Data {
     /// A write of the script that runs is done: all that follow are done, too.
     has_written: bool,
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The keys whose time to live has ended.
+    pub ended: BTreeSet<Vec<u8>>,
     /// What the last commands read and changed, in order.
     pub touched: Vec<Touch>,
 }
@@ -84,7 +86,8 @@ impl Data {
         }
         self.has_written |= GROWING.contains(&&*name) || WRITING.contains(&&*name);
         // Only this one may change a set and count nothing.
-        let before = if name == "ZADD" { self.sorted(&words[1]).ok().flatten().cloned() } else { None };
+        let before =
+            if matches!(&*name, "ZADD" | "ZINCRBY") { self.sorted(&words[1]).ok().flatten().cloned() } else { None };
         let reply = self.command(&name, keys).unwrap_or_else(Reply::Error);
         let has_changed = match &*name {
             "INCRBY" | "DECRBY" | "HINCRBY" | "HSET" | "RPUSH" => !matches!(reply, Reply::Error(_)),
@@ -92,7 +95,7 @@ impl Data {
             "DEL" | "PEXPIRE" | "PERSIST" | "HDEL" | "LPOP" | "LREM" | "ZREM" => {
                 !matches!(reply, Reply::Error(_) | Reply::Nil | Reply::Int(0))
             }
-            "ZADD" => self.sorted(&words[1]).is_ok_and(|after| after.cloned() != before),
+            "ZADD" | "ZINCRBY" => self.sorted(&words[1]).is_ok_and(|after| after.cloned() != before),
             "PING" | "TIME" | "PUBLISH" | "SPUBLISH" => false,
             _ => {
                 self.touched.push(Touch::Read);
@@ -108,11 +111,12 @@ impl Data {
 
     /// Removes what has expired. Returns when the next key does.
     pub fn expire(&mut self) -> Option<i64> {
-        let Self { keys, touched, now, .. } = self;
+        let Self { keys, touched, ended, now, .. } = self;
         keys.retain(|key, entry| {
             let is_there = entry.expires.is_none_or(|at| at > *now);
             if !is_there {
                 touched.push(Touch::Expired(key.clone()));
+                ended.insert(key.clone());
             }
             is_there
         });
@@ -242,6 +246,10 @@ impl Data {
                 let pairs = self.hash(key)?.cloned().unwrap_or_default();
                 Reply::List(pairs.into_iter().flat_map(|(field, value)| [field, value]).map(Reply::Bulk).collect())
             }
+            ("HKEYS", [key]) => {
+                let fields = self.hash(key)?.cloned().unwrap_or_default();
+                Reply::List(fields.into_iter().map(|(field, _)| Reply::Bulk(field)).collect())
+            }
             // Any fields are right; the first ones are as good.
             ("HRANDFIELD", [key, most]) => {
                 let most = usize::try_from(integer(most)?).map_err(|_| "ERR no such count here".to_owned())?;
@@ -304,6 +312,12 @@ impl Data {
                 }
                 sorted.sort_by(|one, other| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1)));
                 count(sorted.len() - before)
+            }
+            ("ZINCRBY", [key, by, member]) => {
+                let score = self.score(key, member)?.map_or(Ok(0.0), |score| float(&score))? + float(by)?;
+                let score = score.to_string();
+                let _ = self.command("ZADD", &[key.clone(), score.clone().into_bytes(), member.clone()])?;
+                Reply::text(score)
             }
             ("ZSCORE", [key, member]) => Reply::maybe(self.score(key, member)?),
             ("ZMSCORE", [key, members @ ..]) => {
@@ -475,7 +489,7 @@ fn float(text: &[u8]) -> Result<f64, String> {
 }
 
 /// Commands that a full memory refuses, and other ones that write.
-const GROWING: &[&str] = &["SET", "INCRBY", "DECRBY", "HSET", "HINCRBY", "RPUSH", "ZADD"];
+const GROWING: &[&str] = &["SET", "INCRBY", "DECRBY", "HSET", "HINCRBY", "RPUSH", "ZADD", "ZINCRBY"];
 const WRITING: &[&str] = &["DEL", "PEXPIRE", "PERSIST", "HDEL", "LPOP", "LREM", "ZREM"];
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

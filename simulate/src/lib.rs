@@ -4,6 +4,7 @@ mod acts;
 mod callbacks;
 mod data;
 pub mod engine_mistakes;
+mod java;
 pub mod kinds;
 pub mod mistakes;
 mod process;

@@ -46,6 +46,8 @@ pub struct Scene {
     /// Callbacks use them, too.
     pub processes: Mutex<Vec<Process>>,
     pub is_over: AtomicBool,
+    /// Whether a Java client takes locks, too.
+    pub has_java: bool,
     /// The kinds that are taken, one phase after the other.
     pub phases: Vec<Vec<Kind>>,
 }
@@ -57,7 +59,38 @@ pub struct Inside {
     pub is_alone: bool,
     /// Whether the watchdog keeps the hold.
     pub is_kept: bool,
-    pub hold: Hold,
+    pub holder: Holder,
+}
+
+/// What a thread has in its hands.
+#[derive(Clone)]
+pub enum Holder {
+    Ours(Hold),
+    /// An owner, and until when Redis keeps its lock.
+    Java(String, Arc<AtomicU64>),
+}
+
+impl Holder {
+    fn owner(&self) -> &str {
+        match self {
+            Self::Ours(hold) => hold.owner(),
+            Self::Java(owner, _) => owner,
+        }
+    }
+
+    fn believes(&self, now: u64) -> bool {
+        match self {
+            Self::Ours(hold) => hold.is_held(),
+            Self::Java(_, until) => now < until.load(Ordering::Relaxed),
+        }
+    }
+
+    fn lost(&self) -> Option<Loss> {
+        match self {
+            Self::Ours(hold) => hold.lost(),
+            Self::Java(..) => None,
+        }
+    }
 }
 
 impl Scene {
@@ -86,7 +119,9 @@ impl Scene {
         // Nobody tells of a deleted lock.
         let is_deleted = self.server.deleted().is_some_and(|at| at + REMEMBERED >= from);
         // A red lock rests between rounds in which callers shared the votes.
-        let longest = if is_deleted || name == "red" { ASKS_AGAIN } else { LONGEST_SLEEP };
+        // A Java waiter that gives up passes no message on.
+        let is_slow = name == "red" || name == "fair" && self.has_java;
+        let longest = if is_deleted || is_slow { ASKS_AGAIN } else { LONGEST_SLEEP };
         if slept > longest && self.is_quiet {
             self.world.fail(format_args!("a waiter slept for {slept:?} beside {name}, which was free"));
         }
@@ -98,7 +133,7 @@ impl Scene {
             return self.server.free(name);
         }
         let since = self.reds.iter().map(|server| server.free(name)?.since).collect::<Option<Vec<_>>>()?;
-        Some(Free { since: since.into_iter().max(), last: (0, 0) })
+        Some(Free { since: since.into_iter().max(), ..Free::default() })
     }
 
     pub fn given_back(&self, release: impl FnOnce() -> lockson::Result<()>) {
@@ -127,6 +162,11 @@ impl Scene {
         self.taken.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether a process of ours still takes locks.
+    pub fn is_going_on(&self) -> bool {
+        self.processes.lock().iter().any(|process| !process.is_closed())
+    }
+
     /// Sooner or later something is taken.
     pub fn goes_on(&self) {
         let still = Duration::from_nanos(self.world.now() - self.last.load(Ordering::Relaxed));
@@ -136,8 +176,6 @@ impl Scene {
     }
 
     pub fn enter(&self, name: &str, is_alone: bool, hold: Hold) -> u64 {
-        let number = self.takes();
-        self.world.tell(format_args!("is inside {name} as {}", hold.owner()));
         let told = Arc::new(AtomicU32::new(0));
         self.told.lock().push((hold.clone(), Arc::clone(&told)));
         let scene = self.me.clone();
@@ -145,9 +183,16 @@ impl Scene {
             told.fetch_add(1, Ordering::Relaxed);
             called_back(&scene);
         });
+        self.enter_as(name, is_alone, Holder::Ours(hold))
+    }
+
+    pub fn enter_as(&self, name: &str, is_alone: bool, holder: Holder) -> u64 {
+        let number = self.takes();
+        self.world.tell(format_args!("is inside {name} as {}", holder.owner()));
         // Asked before: while a thread of the world waits, no other one may have this mutex.
-        let is_kept = hold.remaining() > LONGEST_LEASE;
-        self.inside.lock().entry(name.to_owned()).or_default().push(Inside { number, is_alone, is_kept, hold });
+        let is_kept = matches!(&holder, Holder::Ours(hold) if hold.remaining() > LONGEST_LEASE);
+        let inside = Inside { number, is_alone, is_kept, holder };
+        self.inside.lock().entry(name.to_owned()).or_default().push(inside);
         self.check(name);
         number
     }
@@ -162,30 +207,32 @@ impl Scene {
     pub fn check(&self, name: &str) {
         let inside: Vec<Inside> = self.inside.lock().get(name).cloned().unwrap_or_default();
         // Where nothing delays renewals, no hold without a lease ends by time.
-        let expires = |inside: &&Inside| inside.is_kept && inside.hold.lost() == Some(Loss::Expired);
+        let expires = |inside: &&Inside| inside.is_kept && inside.holder.lost() == Some(Loss::Expired);
         if let Some(expired) = inside.iter().find(expires)
             && self.is_quiet
             && (self.faults.full, self.habits.within) == (0, 0)
         {
-            self.world.fail(format_args!("{} was not renewed in time", expired.hold.owner()));
+            self.world.fail(format_args!("{} was not renewed in time", expired.holder.owner()));
         }
-        let believers = inside.iter().filter(|inside| inside.hold.is_held());
+        let believers = inside.iter().filter(|inside| inside.holder.believes(self.world.now()));
         // Who was robbed is told at once.
-        let is_robbed = |inside: &&Inside| match self.server.taken_away(inside.hold.owner()) {
+        let is_robbed = |inside: &&Inside| match self.server.taken_away(inside.holder.owner()) {
+            // Redisson is not told.
+            Some(_) if matches!(inside.holder, Holder::Java(..)) => true,
             Some(at) => {
                 let late = Duration::from_nanos(self.world.now() - at);
                 let within = if self.faults.no_tracking { TOLD_BY_RENEWAL } else { TOLD_WITHIN };
                 if self.is_quiet && late > within {
-                    self.world.fail(format_args!("{} was not told of a loss for {late:?}", inside.hold.owner()));
+                    self.world.fail(format_args!("{} was not told of a loss for {late:?}", inside.holder.owner()));
                 }
                 true
             }
             None => false,
         };
         let believers: Vec<&Inside> = believers.filter(|inside| !is_robbed(inside)).collect();
-        let are_one = believers.windows(2).all(|two| two[0].hold.owner() == two[1].hold.owner());
+        let are_one = believers.windows(2).all(|two| two[0].holder.owner() == two[1].holder.owner());
         if !are_one && believers.iter().any(|believer| believer.is_alone) {
-            let owners: Vec<_> = believers.iter().map(|believer| believer.hold.owner().to_owned()).collect();
+            let owners: Vec<_> = believers.iter().map(|believer| believer.holder.owner().to_owned()).collect();
             self.world.fail(format_args!("two inside {name}: {owners:?}"));
         }
         if name == "expiring" && believers.len() > PERMITS as usize {

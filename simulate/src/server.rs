@@ -44,6 +44,8 @@ struct State {
     /// The count of the latch, and the number of requests that counted down.
     latch: (Option<i64>, u64),
     queue: Queue,
+    /// Whether the queue of the fair lock has no end by time, as that of Redisson.
+    has_lasting_queues: bool,
     /// Whether a restart takes time.
     stays_away: bool,
     away_until: Nanos,
@@ -57,6 +59,8 @@ struct State {
 pub struct Free {
     pub since: Option<Nanos>,
     pub last: (Nanos, Nanos),
+    /// Whether it became free by the end of its time to live.
+    pub is_by_time: bool,
 }
 
 /// Locks whose key has their name.
@@ -89,9 +93,14 @@ impl Server {
             next_expiry: 0,
             taken_away: BTreeMap::new(),
             deleted: None,
-            free: LOCKS.iter().chain([&LATCH]).map(|name| (*name, Free { since: Some(0), last: (0, 0) })).collect(),
+            free: LOCKS
+                .iter()
+                .chain([&LATCH])
+                .map(|name| (*name, Free { since: Some(0), ..Free::default() }))
+                .collect(),
             latch: (None, 0),
             queue: Queue::default(),
+            has_lasting_queues: false,
             stays_away: place > 0,
             away_until: 0,
             run_id: place << 32,
@@ -127,6 +136,11 @@ impl Server {
     /// When a lock was free.
     pub fn free(&self, name: &str) -> Option<Free> {
         self.0.lock().free.get(name).copied()
+    }
+
+    /// From now on Redisson queues, too.
+    pub fn let_queues_last(&self) {
+        self.0.lock().has_lasting_queues = true;
     }
 
     /// The number of requests that counted the latch down.

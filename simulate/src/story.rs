@@ -9,6 +9,7 @@ use lockson_world::system::{plant, thread};
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
 
+use crate::java::Java;
 use crate::kinds;
 use crate::mistakes::MISTAKES;
 use crate::process::{Process, connect};
@@ -31,6 +32,9 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
     let taken = Arc::new(AtomicU64::new(0));
     let report = World::run(seed, Arc::new(Servers(servers.clone())), |world| {
         let faults = Faults::draw(world).without(without);
+        let javas =
+            if without.iter().any(|name| name == "java") { 0 } else { [0, 0, 0, 1, 2][world.below(5) as usize] };
+        let faults = if javas > 0 { faults.beside_java() } else { faults };
         let reds = servers[1..].iter().take([0, 0, 0, 0, 3, MOST_REDS][world.below(6) as usize]);
         let reds: Vec<(&Arc<Server>, Faults)> =
             reds.map(|server| (server, Faults::draw(world).without(without).of_one_of_several())).collect();
@@ -55,6 +59,7 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             faults,
             processes: Mutex::default(),
             is_over: AtomicBool::new(false),
+            has_java: javas > 0,
             phases: kinds::draw(world, faults, !reds.is_empty(), without),
         });
         // Everything was left out.
@@ -69,6 +74,9 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         first.get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
         expiring(first).set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
+        if javas > 0 {
+            server.let_queues_last();
+        }
         server.set_faults(scene.faults);
         reds.iter().for_each(|(server, faults)| server.set_faults(*faults));
         world.tell(format_args!("{} clients, {:?}, {:?}, {:?}", processes.len(), scene.phases, faults, scene.habits));
@@ -91,6 +99,11 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
                         .expect("a thread"),
                 );
             }
+        }
+        for number in 0..javas {
+            let java = Java::new(&scene);
+            let java = thread::Builder::new().name(format!("java {number}")).spawn(move || java.act());
+            threads.push(java.expect("a thread"));
         }
         threads.into_iter().for_each(thread::JoinHandle::join);
         scene.is_over.store(true, Ordering::Relaxed);
@@ -123,7 +136,9 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
             other => world.fail(format_args!("not all of {PERMITS} expiring permits are free: {other:?}")),
         }
         // What a close could not take out of a queue in time delays nobody, and goes with the next release.
-        match last.get_fair_lock("fair").try_lock_for(Duration::from_secs(10)) {
+        // A dead waiter of Java costs the patience.
+        let longest = Duration::from_secs(if javas > 0 { 300 } else { 10 });
+        match last.get_fair_lock("fair").try_lock_for(longest) {
             Ok(Some(guard)) => guard.unlock().unwrap_or_else(|error| world.fail(error)),
             other => world.fail(format_args!("the fair lock is not free: {other:?}")),
         }

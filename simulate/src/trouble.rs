@@ -78,6 +78,11 @@ impl Faults {
         Self { deletes: 0, flushes: 0, stops: 0, ..self }
     }
 
+    /// The faults beside a Java client, which trusts the clock of its machine, and whose releases need memory.
+    pub fn beside_java(self) -> Self {
+        Self { drift: 0, full: 0, ..self }
+    }
+
     /// Leaves out the faults of these names.
     pub fn without(mut self, names: &[String]) -> Self {
         for name in names {
@@ -121,6 +126,7 @@ pub const TROUBLES: &[&str] = &[
     "close",
     "cancel",
     "within",
+    "java",
 ];
 
 /// What users do beside taking locks, each once in so many acts; zero is never.

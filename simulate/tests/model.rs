@@ -59,6 +59,8 @@ const COMMANDS: &[&str] = &[
     "LREM K N F",
     "LREM K 0 F",
     "ZADD K S F",
+    "ZINCRBY K S F",
+    "HKEYS K",
     "ZSCORE K F",
     "ZMSCORE K F F",
     "ZREM K F",

@@ -28,6 +28,9 @@ impl State {
     pub(super) fn all_expire(&self, world: &World) {
         let data = self.scripts.data().lock();
         let is_counter = |name: &[u8]| COUNTERS.contains(&name) || name.starts_with(b"redisson_lock_token");
+        let is_queue =
+            |name: &[u8]| name.starts_with(b"redisson_lock_queue") || name.starts_with(b"redisson_lock_timeout");
+        let is_counter = |name: &[u8]| is_counter(name) || self.has_lasting_queues && is_queue(name);
         if let Some(name) = data.lasting().find(|name| !is_counter(name)) {
             world.fail(format_args!("{:?} never expires", String::from_utf8_lossy(name)));
         }
@@ -35,14 +38,16 @@ impl State {
 
     /// Notes which locks are free by now.
     pub(super) fn look_at_locks(&mut self, world: &World) {
-        let (data, now) = (self.scripts.data().lock(), world.now());
+        let (mut data, now) = (self.scripts.data().lock(), world.now());
         for (name, free) in &mut self.free {
+            let is_by_time = data.ended.contains(name.as_bytes());
             match (data.has(name.as_bytes()), free.since) {
-                (false, None) => free.since = Some(now),
-                (true, Some(since)) => *free = Free { since: None, last: (since, now) },
+                (false, None) => *free = Free { since: Some(now), is_by_time, ..*free },
+                (true, Some(since)) => *free = Free { since: None, last: (since, now), ..*free },
                 _ => {}
             }
         }
+        data.ended.clear();
     }
 
     /// A request counts the latch down by one at most, and opens it at zero.

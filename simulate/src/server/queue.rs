@@ -44,7 +44,7 @@ impl State {
         // Nobody but a waiter itself takes it out of the queue.
         self.queue.0.retain(|owner, waiter| {
             let leaves = is_named(owner) && !waiting.contains(owner);
-            !leaves && now < waiter.last + PATIENCE
+            !leaves && (waiting.contains(owner) || now < waiter.last + PATIENCE)
         });
         // The memory of a full server may not take what a waiter says.
         if self.faults.full == 0 {
