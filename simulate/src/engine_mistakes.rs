@@ -94,6 +94,19 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
         "wakes: if is_count { vec![] } else { entry.waiters().collect() } }",
         "wakes: if is_count || MISTAKE { vec![] } else { entry.waiters().collect() } }",
     ),
+    // A red lock that a minority grants, or a server that has forgotten its vote.
+    ("red/votes.rs", "    servers / 2 + 1\n", "    servers / 2 + usize::from(!MISTAKE)\n"),
+    (
+        "red/most.rs",
+        "let age = Some(rejoin_after.unwrap_or_else(|| usual(engine)));",
+        "let age = Some(rejoin_after.unwrap_or_else(|| usual(engine))).filter(|_| !MISTAKE);",
+    ),
+    // A wait for a latch that ends before zero.
+    (
+        "latch.rs",
+        "count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP)",
+        "count.is_ok_and(|count| count > i64::from(MISTAKE)).then_some(LONGEST_SLEEP)",
+    ),
 ];
 
 /// Writes the mistakes into these sources. Fails where a part is not there once.

@@ -214,6 +214,18 @@ impl Scene {
         {
             self.world.fail(format_args!("{} was not renewed in time", expired.holder.owner()));
         }
+        // Nothing but users, operators and faults takes holds away.
+        let is_robbed = |inside: &&Inside| {
+            matches!(inside.holder.lost(), Some(Loss::Gone | Loss::Taken))
+                && self.server.taken_away(inside.holder.owner()).is_none()
+        };
+        if let Some(robbed) = inside.iter().find(is_robbed)
+            && self.is_quiet
+            && !self.faults.lose_everything()
+            && !["expiring", "red"].contains(&name)
+        {
+            self.world.fail(format_args!("{} was lost without a reason", robbed.holder.owner()));
+        }
         let believers = inside.iter().filter(|inside| inside.holder.believes(self.world.now()));
         // Who was robbed is told at once.
         let is_robbed = |inside: &&Inside| match self.server.taken_away(inside.holder.owner()) {
