@@ -102,8 +102,8 @@ campaigns:
 
 simulate:
 	@sh .ci/need cc
-	$(CARGO) build $(SIMULATE)
-	WITHOUT="$(WITHOUT)" "$${CARGO_TARGET_DIR:-target}/simulate/debug/lockson-simulate" $(SEED) $(STORIES) $(STEPS) $(MISTAKE)
+	$(CARGO) build $(RELEASE) $(SIMULATE)
+	WITHOUT="$(WITHOUT)" "$${CARGO_TARGET_DIR:-target}/simulate/$(if $(RELEASE),release,debug)/lockson-simulate" $(SEED) $(STORIES) $(STEPS) $(MISTAKE)
 
 # The planted mistakes that stories seldom find: up to ten minutes each.
 mistakes:

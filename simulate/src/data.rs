@@ -1,7 +1,11 @@
 //! The data of a server, and the commands that read and write it.
 
+mod values;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use self::words::{count, float, integer, members, slice};
 use crate::reply::Reply;
 
 /// Keys, their values and when they expire.
@@ -371,121 +375,6 @@ impl Data {
         self.keys.insert(key.to_vec(), Entry { value: Value::Text(value.to_vec()), expires });
         Ok(answer)
     }
-
-    fn text(&self, key: &[u8]) -> Result<Option<&Vec<u8>>, String> {
-        match self.keys.get(key).map(|entry| &entry.value) {
-            None => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text)),
-            Some(_) => Err(WRONG_TYPE.to_owned()),
-        }
-    }
-
-    fn write_text(&mut self, key: &[u8], text: Vec<u8>) {
-        let expires = self.keys.get(key).and_then(|entry| entry.expires);
-        self.keys.insert(key.to_vec(), Entry { value: Value::Text(text), expires });
-    }
-
-    fn field(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let hash = self.hash(key)?;
-        Ok(hash.and_then(|hash| hash.iter().find(|(other, _)| other == field)).map(|(_, value)| value.clone()))
-    }
-
-    fn score(&mut self, key: &[u8], member: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let sorted = self.sorted(key)?;
-        let found = sorted.and_then(|sorted| sorted.iter().find(|(_, other)| other == member));
-        Ok(found.map(|(score, _)| score.to_string().into_bytes()))
-    }
-
-    fn between(&mut self, key: &[u8], from: &[u8], to: &[u8]) -> Result<Vec<(f64, Vec<u8>)>, String> {
-        let (from, to) = (Bound::read(from)?, Bound::read(to)?);
-        let all = self.sorted(key)?.cloned().unwrap_or_default();
-        let is_between = |score: f64| {
-            (if from.excluded { score > from.score } else { score >= from.score })
-                && (if to.excluded { score < to.score } else { score <= to.score })
-        };
-        Ok(all.into_iter().filter(|(score, _)| is_between(*score)).collect())
-    }
-
-    fn drop_if_empty(&mut self, key: &[u8]) {
-        let is_empty = self.keys.get(key).is_some_and(|entry| match &entry.value {
-            Value::Text(_) => false,
-            Value::Hash(hash) => hash.is_empty(),
-            Value::List(list) => list.is_empty(),
-            Value::Sorted(sorted) => sorted.is_empty(),
-        });
-        if is_empty {
-            self.keys.remove(key);
-        }
-    }
-}
-
-/// The value of one type: to read, where `None` is no key, and to write, where a key is made.
-macro_rules! typed {
-    ($read:ident, $write:ident, $variant:ident, $type:ty) => {
-        impl Data {
-            fn $read(&mut self, key: &[u8]) -> Result<Option<&mut $type>, String> {
-                match self.keys.get_mut(key).map(|entry| &mut entry.value) {
-                    None => Ok(None),
-                    Some(Value::$variant(value)) => Ok(Some(value)),
-                    Some(_) => Err(WRONG_TYPE.to_owned()),
-                }
-            }
-
-            fn $write(&mut self, key: &[u8]) -> Result<&mut $type, String> {
-                let fresh = || Entry { value: Value::$variant(<$type>::default()), expires: None };
-                match &mut self.keys.entry(key.to_vec()).or_insert_with(fresh).value {
-                    Value::$variant(value) => Ok(value),
-                    _ => Err(WRONG_TYPE.to_owned()),
-                }
-            }
-        }
-    };
-}
-
-typed!(hash, hash_to_write, Hash, Vec<(Vec<u8>, Vec<u8>)>);
-typed!(list, list_to_write, List, VecDeque<Vec<u8>>);
-typed!(sorted, sorted_to_write, Sorted, Vec<(f64, Vec<u8>)>);
-
-struct Bound {
-    score: f64,
-    excluded: bool,
-}
-
-impl Bound {
-    fn read(text: &[u8]) -> Result<Self, String> {
-        let (excluded, text) = text.strip_prefix(b"(").map_or((false, text), |text| (true, text));
-        Ok(Self { score: float(text)?, excluded })
-    }
-}
-
-fn members(found: Vec<(f64, Vec<u8>)>, has_scores: bool) -> Reply {
-    let each = |(score, member): (f64, Vec<u8>)| {
-        let score = has_scores.then(|| Reply::text(score.to_string()));
-        [Reply::Bulk(member)].into_iter().chain(score)
-    };
-    Reply::List(found.into_iter().flat_map(each).collect())
-}
-
-/// The places from one to another, which count from the end where they are negative.
-fn slice(length: usize, from: i64, to: i64) -> Option<std::ops::Range<usize>> {
-    let length = i64::try_from(length).ok()?;
-    let [from, to] = [from, to].map(|at| if at < 0 { at + length } else { at });
-    let (from, to) = (from.max(0), to.min(length - 1));
-    (from <= to).then(|| Some(usize::try_from(from).ok()?..usize::try_from(to + 1).ok()?))?
-}
-
-fn count(number: usize) -> Reply {
-    Reply::Int(i64::try_from(number).unwrap_or(i64::MAX))
-}
-
-fn integer(text: &[u8]) -> Result<i64, String> {
-    let text = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    text.ok_or_else(|| "ERR value is not an integer or out of range".to_owned())
-}
-
-fn float(text: &[u8]) -> Result<f64, String> {
-    let text = std::str::from_utf8(text).map_err(|_| NO_FLOAT.to_owned())?;
-    text.parse().map_err(|_| NO_FLOAT.to_owned())
 }
 
 /// Commands that a full memory refuses, and other ones that write.
@@ -493,4 +382,3 @@ const GROWING: &[&str] = &["SET", "INCRBY", "DECRBY", "HSET", "HINCRBY", "RPUSH"
 const WRITING: &[&str] = &["DEL", "PEXPIRE", "PERSIST", "HDEL", "LPOP", "LREM", "ZREM"];
 const FULL: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
-const NO_FLOAT: &str = "ERR min or max is not a float";

@@ -1,12 +1,14 @@
 //! A server of the world: connections, messages, and what goes wrong on the way.
 
+mod commands;
+mod messages;
 mod mishaps;
 mod promises;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +18,8 @@ use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
 use self::queue::Queue;
-use crate::data::{Data, Touch};
-use crate::reply::{Reply, take_request};
+use crate::data::Data;
+use crate::reply::take_request;
 use crate::scripts::Scripts;
 use crate::tracking::Tracking;
 use crate::trouble::Faults;
@@ -292,158 +294,8 @@ impl State {
         is_there
     }
 
-    /// Sends a message about keys to the connection that gets them.
-    fn tell(&mut self, server: &Arc<Server>, world: &Arc<World>, number: u64, message: &[Reply]) {
-        let listens = |connection: &Connection| connection.channels.contains(INVALIDATIONS.as_bytes());
-        if self.connections.get(&number).is_some_and(listens) {
-            self.send_to(server, world, number, &Reply::List(message.to_vec()));
-        }
-    }
-
     fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {
         self.taken_away.extend(owners.map(|owner| (owner, world.now())));
-    }
-
-    fn run(&mut self, world: &World, request: &[Vec<u8>]) -> Reply {
-        let mut data = self.scripts.data().lock();
-        data.set_clock(clock(world, self.faults));
-        data.begin();
-        data.run(request)
-    }
-
-    fn answer(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Vec<Reply> {
-        let words: Vec<String> =
-            request.iter().take(2).map(|word| String::from_utf8_lossy(word).to_uppercase()).collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let one = match words[..] {
-            ["EVAL", ..] | ["EVALSHA", ..] => {
-                let mut data = self.scripts.data().lock();
-                data.set_clock(clock(world, self.faults));
-                data.begin();
-                drop(data);
-                self.scripts.run(words[0] == "EVAL", &request[1..])
-            }
-            ["HELLO", ..] => hello(number),
-            ["CLIENT", "SETNAME"] => Reply::Status("OK"),
-            ["CLIENT", "ID"] => Reply::Int(i64::try_from(number).unwrap_or(0)),
-            ["CLIENT", "INFO"] => Reply::text(format!("id={number} addr=10.0.0.1:{number} laddr=10.0.0.9:6379 name=")),
-            ["CLIENT", "KILL"] if self.faults.no_kill => Reply::error(NO_RIGHT),
-            ["CLIENT", "KILL"] => {
-                let killed = String::from_utf8_lossy(&request[3]).parse().ok();
-                let is_there = killed.is_some_and(|killed| self.remove(world, killed));
-                Reply::Int(is_there.into())
-            }
-            ["CLIENT", "TRACKING"] if self.faults.no_tracking => Reply::error(NO_RIGHT),
-            ["CLIENT", "TRACKING"] => match String::from_utf8_lossy(&request[4]).parse() {
-                Ok(redirect) if self.connections.contains_key(&redirect) => {
-                    self.tracking.begin(number, redirect);
-                    Reply::Status("OK")
-                }
-                _ => Reply::error("ERR The client ID you want redirect to does not exist"),
-            },
-            ["CLIENT", _] => Reply::error(NO_RIGHT),
-            ["INFO", ..] => {
-                let uptime = (clock(world, self.faults) - self.started) / 1_000_000;
-                Reply::text(format!("run_id:{}\r\nuptime_in_seconds:{uptime}\r\n", self.run_id))
-            }
-            ["SUBSCRIBE", ..] | ["UNSUBSCRIBE", ..] => {
-                return self.subscribe(number, words[0] == "SUBSCRIBE", &request[1..]);
-            }
-            ["PUBSUB", ..] => Reply::error("ERR Unknown PUBSUB subcommand"),
-            ["PING"] if self.connections.get(&number).is_some_and(|connection| !connection.channels.is_empty()) => {
-                Reply::List(vec![Reply::text("pong"), Reply::text("")])
-            }
-            _ => self.run(world, request),
-        };
-        vec![one]
-    }
-
-    fn subscribe(&mut self, number: u64, begins: bool, channels: &[Vec<u8>]) -> Vec<Reply> {
-        let Some(connection) = self.connections.get_mut(&number) else { return vec![] };
-        let word = if begins { "subscribe" } else { "unsubscribe" };
-        let each = |channel: &Vec<u8>| {
-            if begins {
-                connection.channels.insert(channel.clone())
-            } else {
-                connection.channels.remove(channel)
-            };
-            let left = Reply::Int(i64::try_from(connection.channels.len()).unwrap_or(0));
-            Reply::List(vec![Reply::text(word), Reply::Bulk(channel.clone()), left])
-        };
-        channels.iter().map(each).collect()
-    }
-
-    /// Sends what was published to all who listen, and what has changed to all who watch.
-    fn spread(&mut self, server: &Arc<Server>, world: &Arc<World>, by: Option<(u64, &[Vec<u8>])>) {
-        let mut data = self.scripts.data().lock();
-        let (published, touched) = (std::mem::take(&mut data.published), std::mem::take(&mut data.touched));
-        let next = data.expire();
-        drop(data);
-        self.look_at_locks(world);
-        self.look_at_latch(world, by.is_some_and(|(_, request)| !self.scripts.is_forced(request)));
-        for touch in touched {
-            let (told, key) = match touch {
-                Touch::Read => {
-                    if let Some((number, request)) = by {
-                        self.tracking.read(number, keys_of(request));
-                    }
-                    continue;
-                }
-                Touch::Changed(key) => (self.tracking.changed(&key, by.map(|(number, _)| number)), key),
-                Touch::Expired(key) => (self.tracking.changed(&key, None), key),
-            };
-            let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::List(vec![Reply::Bulk(key)])];
-            for number in told {
-                self.tell(server, world, number, &message);
-            }
-        }
-        self.expire_in_time(server, world, next);
-        for (channel, message) in published {
-            let listeners = self.connections.iter().filter(|(_, connection)| connection.channels.contains(&channel));
-            let listeners: Vec<u64> = listeners.map(|(number, _)| *number).collect();
-            let heard = Reply::List(vec![Reply::text("message"), Reply::Bulk(channel), Reply::Bulk(message)]);
-            for number in listeners {
-                self.send_to(server, world, number, &heard);
-            }
-        }
-    }
-
-    /// The server removes expired keys without a request, too, and somewhat later.
-    fn expire_in_time(&mut self, server: &Arc<Server>, world: &Arc<World>, next: Option<i64>) {
-        let Some(next) = next else { return };
-        let wait = u64::try_from(next - clock(world, self.faults) / 1_000).unwrap_or(0) + 1 + world.below(100);
-        let at = world.now() + wait * 1_000_000;
-        if self.next_expiry > world.now() && self.next_expiry <= at {
-            return;
-        }
-        self.next_expiry = at;
-        let server = Arc::clone(server);
-        world.at(Duration::from_millis(wait), move |world| {
-            let mut state = server.0.lock();
-            let now = clock(world, state.faults);
-            let mut data = state.scripts.data().lock();
-            data.set_clock(now);
-            data.expire();
-            drop(data);
-            state.spread(&server, world, None);
-        });
-    }
-
-    /// What is sent over one connection arrives in order.
-    fn send_to(&mut self, server: &Arc<Server>, world: &Arc<World>, number: u64, reply: &Reply) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        let mut bytes = vec![];
-        reply.write(&mut bytes);
-        let now = world.now();
-        connection.last = connection.last.max(now + u64::try_from(delay(world).as_nanos()).unwrap_or(0));
-        let server = Arc::clone(server);
-        world.at(Duration::from_nanos(connection.last - now), move |world| {
-            if let Some(connection) = server.0.lock().connections.get_mut(&number) {
-                // A client that has closed its end hears nothing.
-                let _ = connection.stream.write_all(&bytes);
-                world.moved(number);
-            }
-        });
     }
 }
 
@@ -471,25 +323,9 @@ fn clock(world: &World, faults: Faults) -> i64 {
     BEGAN * 1_000_000 + passed + passed * faults.drift / 1_000_000
 }
 
-/// The keys of a request.
-fn keys_of(request: &[Vec<u8>]) -> &[Vec<u8>] {
-    let is_script = request[0].to_ascii_uppercase().starts_with(b"EVAL");
-    let count = || String::from_utf8_lossy(&request[2]).parse::<usize>().ok();
-    if is_script { count().map_or(&[], |count| &request[3..3 + count]) } else { request.get(1..2).unwrap_or_default() }
-}
-
 /// The time of a few bytes on their way: most of them fast.
 fn delay(world: &World) -> Duration {
     Duration::from_micros(if world.below(20) == 0 { 1_000 + world.below(30_000) } else { 20 + world.below(300) })
-}
-
-fn hello(number: u64) -> Reply {
-    let text = |text: &str| Reply::text(text);
-    let id = Reply::Int(i64::try_from(number).unwrap_or(0));
-    let proto = Reply::Int(2);
-    let pairs = [("server", text("redis")), ("version", text("7.0.15")), ("proto", proto), ("id", id)];
-    let pairs = pairs.into_iter().chain([("mode", text("standalone")), ("role", text("master"))]);
-    Reply::List(pairs.flat_map(|(name, value)| [text(name), value]).collect())
 }
 
 /// A request in a story.
@@ -507,4 +343,3 @@ const COUNTERS: &[&[u8]] = &[b"permits", b"expiring", b"{expiring}:timeout", b"l
 pub const FIRST_PORT: u16 = 6_376;
 const MOST_SERVERS: u64 = 8;
 const INVALIDATIONS: &str = "__redis__:invalidate";
-const NO_RIGHT: &str = "NOPERM this user has no permissions to run the command";

@@ -112,6 +112,8 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         let ends = |faults: Faults| Faults { drift: faults.drift, ..Faults::default() };
         server.set_faults(ends(scene.faults));
         reds.iter().for_each(|(server, faults)| server.set_faults(ends(*faults)));
+        // A close does not wait for what is late.
+        thread::sleep(Duration::from_secs(10));
         processes.into_iter().for_each(|process| process.close());
         // Longer than any lease, and than the memory of requests of semaphores.
         thread::sleep(Duration::from_secs(800));

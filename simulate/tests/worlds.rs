@@ -30,7 +30,7 @@ fn a_seed_tells_the_same_story_again() {
         let output = play(&[seed, "1", "100"]);
         text(&output.stdout).lines().find(|line| line.contains(": seed ")).unwrap().to_owned()
     };
-    for seed in ["7", "8", "9", "10", "11"] {
+    for seed in ["7", "8", "9", "405", "408"] {
         let first = story(seed);
         for _ in 0..8 {
             assert_eq!(story(seed), first);
