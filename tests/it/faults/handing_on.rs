@@ -55,7 +55,7 @@ fn hears(rig: &Rig, client: &Client) {
 }
 
 #[test]
-fn a_release_hands_the_lock_on_with_an_owner_and_a_lease_of_its_own() {
+fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
     let rig = Rig::start();
     let client = rig.client();
     hears(&rig, &client);
@@ -222,7 +222,7 @@ fn a_chosen_thread_is_not_tied_to_a_release_that_hangs() {
 
 /// Threads of one process that hand the lock on and on do not keep it: another client hears a message.
 #[test]
-fn another_client_is_served_beside_threads_that_hand_the_lock_on() {
+fn another_client_is_served_beside_a_lock_that_is_handed_on() {
     for (threads, section) in [(8, ms(0)), (2, ms(1)), (3, ms(10))] {
         let server = RedisServer::start();
         let [busy, other] = [(); 2].map(|()| Client::connect(&server.url()).unwrap());
