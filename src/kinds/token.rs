@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::{AcquireArgs, Backoff, Kind, Waking, only_once, prelude::*, renew_by};
-use without_scripts::Entry;
+use without_scripts::{CompareAndDelete, Entry};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
 static REENTER: Script = lua!("token/reenter.lua");
@@ -43,6 +43,7 @@ pub struct TokenOptions {
     release_by: ReleaseBy,
     repairs: bool,
     backoff: Backoff,
+    own: CompareAndDelete,
 }
 
 /// The form of the release of a token lock, which deletes the key only if the value is still the holder's.
@@ -77,7 +78,7 @@ pub enum ReleaseBy {
     Transaction,
     /// A command of the server: `DELEX key IFEQ value` (Redis since 8.4) or `DELIFEQ key value` (Valkey since 9.0).
     /// One round trip, and no script for any other request. On a server without both commands the release fails with
-    /// [`Unsupported`](crate::ErrorKind::Unsupported).
+    /// [`Unsupported`](crate::ErrorKind::Unsupported). Clone the options: clones share the command that was found.
     Server,
 }
 
@@ -97,6 +98,7 @@ impl TokenOptions {
             release_by: ReleaseBy::default(),
             repairs: false,
             backoff: Backoff::default(),
+            own: CompareAndDelete::default(),
         }
     }
 
@@ -300,7 +302,8 @@ impl TokenLock {
 
     /// This hold, for requests without scripts.
     fn entry(&self, name: &LockName, owner: &OwnerId) -> Entry {
-        Entry { name: name.clone(), owner: owner.clone(), by_server: self.0.release_by == ReleaseBy::Server }
+        let own = (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone());
+        Entry { name: name.clone(), owner: owner.clone(), own }
     }
 }
 

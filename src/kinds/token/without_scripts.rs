@@ -1,9 +1,12 @@
 //! The token lock without scripts: plain commands, and a release that compares and deletes, in a transaction or by a
 //! command of the server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use redis::{Cmd, cmd};
 
-use crate::error::Stop;
+use crate::error::{Refusal, Stop};
 use crate::kinds::prelude::*;
 use crate::script::Pipeline;
 use crate::script::reply::known;
@@ -12,8 +15,8 @@ use crate::script::reply::known;
 pub(super) struct Entry {
     pub(super) name: LockName,
     pub(super) owner: OwnerId,
-    /// Whether a command of the server releases, in place of a transaction.
-    pub(super) by_server: bool,
+    /// The command of the server that releases; `None` for a transaction.
+    pub(super) own: Option<CompareAndDelete>,
 }
 
 /// `GETDEL` is refused where the key is no token lock.
@@ -46,7 +49,10 @@ impl Entry {
     }
 
     fn release(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
-        if self.by_server { self.release_by_the_server(send) } else { self.release_in_a_transaction(send) }
+        match &self.own {
+            Some(own) => own.run(send, self),
+            None => self.release_in_a_transaction(send),
+        }
     }
 
     fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease) -> Result<Attempt, Stop> {
@@ -110,63 +116,122 @@ impl Entry {
             return Ok(if known(results.iter().find_map(int))? == 1 { Ok(()) } else { Err(Loss::Gone) });
         }
     }
+}
 
-    /// Compares and deletes by the words of both servers, one of which is unknown; `GET` tells a loss.
-    fn release_by_the_server(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
-        let (key, owner) = (self.name.key(), self.owner.as_str());
-        let words = [command("DELEX", (key, "IFEQ", owner)), command("DELIFEQ", (key, owner)), self.command("GET")];
-        let replies = send(&words)?;
-        let [deleted @ .., value] = &replies[..] else { return Err(Stop::NoReply) };
-        let is_known = |reply: &&Value| match reply {
-            Value::ServerError(error) => !error.details().is_some_and(|text| text.starts_with("unknown command")),
-            _ => true,
-        };
-        match deleted.iter().find(is_known) {
-            Some(Value::Int(1)) => Ok(Ok(())),
-            Some(deleted) => {
-                // Of a key of another type `GET` says so; the words of `DELEX` are of its own.
-                Stop::at_a_refusal([value, deleted])?;
-                known(int(deleted))?;
-                Ok(Err(if *value == Value::Nil { Loss::Gone } else { Loss::Taken }))
-            }
-            None => Err(Stop::Unsupported(
-                "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
-            )),
+/// Whether the server has `DELIFEQ` (Valkey since 9.0); otherwise `DELEX` (Redis since 8.4) is tried first. Clones
+/// share what was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CompareAndDelete(Arc<AtomicBool>);
+
+impl CompareAndDelete {
+    /// Deletes the key if it holds the value of this hold.
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
+        if self.delete(send, entry)? {
+            return Ok(Ok(()));
         }
+        let exists = known(send(&[entry.command("EXISTS")])?.first().and_then(int))? == 1;
+        Ok(Err(if exists { Loss::Taken } else { Loss::Gone }))
     }
+
+    fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
+        let found = self.0.load(Ordering::Relaxed);
+        // Another server of this client may have the other command.
+        for is_delifeq in [found, !found] {
+            let outcome = match known(send(&[in_words(is_delifeq, entry)])?.first())? {
+                Value::ServerError(error) if is_unknown(error.details()) => continue,
+                Value::ServerError(error) if is_no_string(error.details()) => {
+                    Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")))
+                }
+                Value::ServerError(error) => return Err(Stop::Refused(Refusal::new(error))),
+                deleted => Ok(known(int(deleted))? == 1),
+            };
+            self.0.store(is_delifeq, Ordering::Relaxed);
+            return outcome;
+        }
+        Err(Stop::Unsupported(
+            "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
+        ))
+    }
+}
+
+fn in_words(is_delifeq: bool, entry: &Entry) -> Cmd {
+    let (key, owner) = (entry.name.key(), entry.owner.as_str());
+    if is_delifeq { command("DELIFEQ", (key, owner)) } else { command("DELEX", (key, "IFEQ", owner)) }
+}
+
+fn is_unknown(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("unknown command"))
+}
+
+/// The text with which `DELEX` refuses a key of another type; `DELIFEQ` refuses with `WRONGTYPE`.
+fn is_no_string(details: Option<&str>) -> bool {
+    details.is_some_and(|details| details.starts_with("Key should be of string type"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Releases on a server that answers each of the three commands so.
-    fn release(replies: [&str; 3]) -> Result<Result<(), Loss>, Stop> {
-        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine"), by_server: true };
-        let replies = replies.map(|reply| redis::parse_redis_value(format!("{reply}\r\n").as_bytes()).unwrap());
-        entry.release(&mut |commands| {
-            let words: Vec<_> = commands.iter().map(|command| command.get_packed_command()).collect();
-            let words = words.iter().map(|words| String::from_utf8_lossy(words).replace("\r\n", " "));
-            let expected = ["DELEX $1 L $4 IFEQ $4 mine ", "DELIFEQ $1 L $4 mine ", "GET $1 L "];
-            assert!(words.zip(expected).all(|(words, expected)| words.ends_with(expected)));
-            Ok(replies.to_vec())
-        })
+    /// Releases on a server that has the given command or none. Returns the requests and the outcome.
+    fn release(
+        own: &CompareAndDelete,
+        has: Option<&str>,
+        deleted: i64,
+        exists: i64,
+    ) -> (Vec<String>, Result<Result<(), Loss>, Stop>) {
+        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine"), own: None };
+        let mut asked = vec![];
+        let kept = own.run(
+            &mut |commands| {
+                let replies = commands.iter().map(|command| {
+                    let words: Vec<_> = command.args_iter().map(in_text).collect();
+                    asked.push(words.join(" "));
+                    match words[0].as_str() {
+                        "EXISTS" => Value::Int(exists),
+                        word if Some(word) == has => Value::Int(deleted),
+                        _ => redis::parse_redis_value(b"-ERR unknown command 'X', with args beginning with: \r\n")
+                            .unwrap(),
+                    }
+                });
+                Ok(replies.collect())
+            },
+            &entry,
+        );
+        (asked, kept)
+    }
+
+    fn in_text(argument: redis::Arg<&[u8]>) -> String {
+        match argument {
+            redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("a plain argument"),
+        }
     }
 
     #[test]
-    fn a_server_compares_and_deletes_by_its_own_word() {
-        const UNKNOWN: &str = "-ERR unknown command 'X', with args beginning with: ";
-        const WRONG: &str = "-WRONGTYPE Operation against a key";
-        assert!(matches!(release([UNKNOWN, ":1", "$-1"]), Ok(Ok(()))));
-        assert!(matches!(release([":1", UNKNOWN, "-NOPERM no right to GET"]), Ok(Ok(()))));
-        assert!(matches!(release([":0", UNKNOWN, "$-1"]), Ok(Err(Loss::Gone))));
-        assert!(matches!(release([UNKNOWN, ":0", "$6\r\ntheirs"]), Ok(Err(Loss::Taken))));
-        assert!(matches!(release([UNKNOWN, UNKNOWN, "$4\r\nmine"]), Err(Stop::Unsupported(_))));
-        let refused = |replies| match release(replies) {
-            Err(Stop::Refused(refusal)) => refusal.word().to_owned(),
-            other => panic!("{other:?}"),
+    fn the_word_of_the_server_is_found_once() {
+        let own = CompareAndDelete::default();
+        let (asked, kept) = release(&own, Some("DELIFEQ"), 1, 0);
+        assert_eq!(asked, ["DELEX L IFEQ mine", "DELIFEQ L mine"]);
+        assert!(matches!(kept, Ok(Ok(()))), "{kept:?}");
+        assert_eq!(release(&own.clone(), Some("DELIFEQ"), 1, 0).0, ["DELIFEQ L mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELIFEQ L mine", "DELEX L IFEQ mine"]);
+        assert_eq!(release(&own, Some("DELEX"), 1, 0).0, ["DELEX L IFEQ mine"]);
+    }
+
+    #[test]
+    fn an_undeleted_key_is_gone_or_taken() {
+        let check = |exists, loss| {
+            let (asked, kept) = release(&CompareAndDelete::default(), Some("DELEX"), 0, exists);
+            assert_eq!(asked, ["DELEX L IFEQ mine", "EXISTS L"]);
+            assert!(matches!(kept, Ok(Err(lost)) if lost == loss), "{kept:?}");
         };
-        assert_eq!(refused(["-ERR Key should be of string type", UNKNOWN, WRONG]), "WRONGTYPE");
-        assert_eq!(refused(["-NOPERM no right to DELEX", UNKNOWN, "$4\r\nmine"]), "NOPERM");
+        check(0, Loss::Gone);
+        check(1, Loss::Taken);
+    }
+
+    #[test]
+    fn a_server_with_neither_word_is_told_apart() {
+        let (_, kept) = release(&CompareAndDelete::default(), None, 1, 1);
+        assert!(matches!(kept, Err(Stop::Unsupported(_))), "{kept:?}");
     }
 }
