@@ -7,8 +7,12 @@
 -- ARGV[3] message
 -- ARGV[4] command that publishes
 --
--- reply: 1 = the lock was held | 0 = the lock was free
-if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
+-- reply: 1 = the lock was held | 0 = the lock was free | 2 = the key is another kind of lock, or no lock
+local mode = redis.call('hget', KEYS[1], 'mode')
+if not mode then
+  return redis.call('exists', KEYS[1]) * 2
+end
+if mode ~= ARGV[1] then
   return 0
 end
 redis.call('del', KEYS[1])

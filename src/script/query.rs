@@ -78,9 +78,12 @@ pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     })
 }
 
-/// The fields of a read-write lock, which are owners and `mode`.
+/// The fields of a read-write lock, which are owners and `mode`. Three of many may be without `mode`.
 fn with_sides(fields: Vec<(String, String)>) -> IfLock<Vec<(String, String)>> {
-    if fields.iter().all(|(field, _)| field == "mode" || is_owner(field)) { Ok(fields) } else { Err(NotALock) }
+    let is_mode = |(field, _): &(String, String)| field == "mode";
+    let has_mode = matches!(fields.len(), 0 | 3) || fields.iter().any(is_mode);
+    let are_owners = fields.iter().all(|field| is_mode(field) || is_owner(&field.0));
+    if has_mode && are_owners { Ok(fields) } else { Err(NotALock) }
 }
 
 /// Reads three random fields of a hash, because a hash may have one field for each of many readers. Three suffice:

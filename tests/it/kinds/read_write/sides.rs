@@ -227,6 +227,8 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
                 elsewhere(|| refused.try_lock_for(SOON).map(|got| got.is_some())),
                 elsewhere(|| refused.owned().try_lock().map(|got| got.is_some())),
                 refused.try_lock().map(|got| got.is_some()),
+                refused.is_locked(),
+                refused.force_unlock(),
             ] {
                 let error = outcome.expect_err(&what);
                 assert_eq!((error.kind(), error.lock_name()), (ErrorKind::OtherKind, Some(held.name())), "{what}");
