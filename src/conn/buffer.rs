@@ -47,7 +47,11 @@ impl Buffer {
 
     /// Takes a reply that was read, to use its memory again.
     pub(super) fn reclaim(&mut self, reply: Value) {
-        if matches!(&reply, Value::Array(values) if values.capacity() <= frame::FEW) {
+        // Texts would stay in memory as long as the connection.
+        if let Value::Array(values) = &reply
+            && values.capacity() <= frame::FEW
+            && values.iter().all(|value| matches!(value, Value::Int(_)))
+        {
             self.spare = reply;
         }
     }
