@@ -57,6 +57,8 @@ struct State {
     refreshing: Refreshing,
     /// The copies to fence, each with the time from which it matters no more.
     late: Vec<(Identity, Instant)>,
+    /// Whether a thread fences them.
+    fences_late: bool,
     closed: bool,
 }
 

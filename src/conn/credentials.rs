@@ -78,7 +78,11 @@ impl Provider {
             let failed = |what, error: Box<dyn StdError + Send + Sync>| (what, ProviderError::from(error));
             match login {
                 Ok(login) => login.map_err(|error| failed("failed; source() of this error has its reason", error)),
-                Err(_) => Err(failed("panicked", "its words may be secret and are not told".into())),
+                Err(panic) => {
+                    // The value of a panic may panic when it is dropped, and this thread must answer.
+                    std::mem::forget(panic);
+                    Err(failed("panicked", "its words may be secret and are not told".into()))
+                }
             }
         });
         let text = |why: &str| format!("redis at {server} was not asked: the provider of credentials {why}");

@@ -81,10 +81,17 @@ impl Limit {
         Self { question, dial: command_timeout.max(question) }
     }
 
+    /// The time for the connections, and that for the answers, where nothing is known so far.
+    fn first(self) -> Duration {
+        (self.dial / 3).clamp(SHORTEST, LONGEST_FIRST)
+    }
+
     /// Asks these servers at one moment, each in one round trip over the connection that it has. Where there is none, one
-    /// is opened before. Returns that moment, and the answers by server.
+    /// is opened before. Waits for so long for the connections, and for the answers. Returns that moment, and the answers
+    /// by server.
     fn ask<T: Send>(
         self,
+        wait: Duration,
         servers: &[Arc<Server>],
         skips_down: bool,
         questions: &[Cmd],
@@ -94,7 +101,7 @@ impl Limit {
         let connected = side_by_side(servers.iter(), |server: &Arc<Server>| match server.why_down(begun) {
             Some(error) if skips_down => Err(error),
             _ if server.is_connected() => Ok(()),
-            _ => server.connect(begun.after(self.question), self.dial).inspect_err(|error| {
+            _ => server.connect(begun.after(wait), self.dial).inspect_err(|error| {
                 if skips_down && error.kind() == ErrorKind::Connection {
                     server.did_not_answer(begun);
                 }
@@ -102,7 +109,7 @@ impl Limit {
         });
         // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
         let asked = Instant::now();
-        let limits = Limits::by(asked.after(self.question));
+        let limits = Limits::by(asked.after(wait));
         let answers = side_by_side(servers.iter().zip(connected), |(server, connected)| {
             connected?;
             let answer = server.questions(limits, |send| read(&send(questions)?));
@@ -141,6 +148,7 @@ fn side_by_side<A: Send, T: Send>(
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);
+const LONGEST_FIRST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -149,9 +157,10 @@ mod tests {
     #[test]
     fn a_question_has_time_whatever_the_time_of_a_command() {
         let limits = |millis| {
-            let Limit { question, dial } = Limit::of(Duration::from_millis(millis));
-            (question.as_millis(), dial.as_millis())
+            let limit = Limit::of(Duration::from_millis(millis));
+            [limit.first(), limit.question, limit.dial].map(|limit| limit.as_millis())
         };
-        assert_eq!([100, 1_200, 3_000, 60_000].map(limits), [(250, 250), (250, 1_200), (500, 3_000), (500, 60_000)]);
+        let wanted = [[250, 250, 250], [400, 250, 1_200], [1_000, 500, 3_000], [1_000, 500, 60_000]];
+        assert_eq!([100, 1_200, 3_000, 60_000].map(limits), wanted);
     }
 }

@@ -26,12 +26,11 @@ pub(super) fn fence_later(shared: &Arc<Shared>, copy: Identity) {
         state.late.remove(0);
     }
     state.late.push((copy, Instant::now().after(LONGEST)));
-    // The thread lives as long as there are copies.
-    if state.late.len() == 1 {
+    // The thread lives as long as there are copies. Where none can be started, the next copy starts it.
+    if !state.fences_late {
         let in_thread = Arc::clone(shared);
-        if thread::Builder::new().name("lockson-fence".into()).spawn(move || work(&in_thread)).is_err() {
-            state.late.clear();
-        }
+        let started = thread::Builder::new().name("lockson-fence".into()).spawn(move || work(&in_thread));
+        state.fences_late = started.is_ok();
     }
 }
 
@@ -56,6 +55,7 @@ fn work(shared: &Shared) {
         let (now, closed) = (Instant::now(), state.closed);
         state.late.retain(|(copy, until)| !closed && now < *until && !over.contains(copy));
         if state.late.is_empty() {
+            state.fences_late = false;
             return;
         }
         shared.closing.wait_for(&mut state, PAUSE);

@@ -131,6 +131,19 @@ fn the_url_is_asked_although_all_members_are_mute() {
 }
 
 #[test]
+fn the_hosts_of_the_url_are_asked_when_no_member_is_left() {
+    let (host, new) = (member(), member());
+    let (gone, port) = mute();
+    host.tells(1, &[(port, "")]);
+    let cluster = cluster(&[host.port], LIMIT);
+    cluster.greet(SOON).unwrap();
+    drop(gone);
+    host.tells(2, &[(new.port, "")]);
+    cluster.greet(SOON).unwrap();
+    assert_eq!(routed(&cluster), new.port);
+}
+
+#[test]
 fn a_link_that_needs_most_of_the_command_timeout_is_enough() {
     let slow = || {
         member_that(|seen| {

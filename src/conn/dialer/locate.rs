@@ -62,7 +62,7 @@ struct State {
     confirmed: Option<Instant>,
     /// The error of the last look-up.
     trouble: Option<Error>,
-    /// Whether the last look-up was in vain, or its finder expects a move.
+    /// Whether the finder expected a move at its last answer.
     is_uneasy: bool,
     /// A sign of a move was seen less than a while before this moment.
     hurries_until: Option<Instant>,
@@ -227,9 +227,11 @@ impl Shared {
 impl State {
     /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
     fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>, dialer_to: &DialerTo) -> Vec<Weak<Stream>> {
-        let was_uneasy = self.is_uneasy;
-        self.is_uneasy = !matches!(seen, Ok(MasterAddress { is_calm: true, .. }));
-        if self.is_uneasy && !was_uneasy {
+        let is_worse = match &seen {
+            Ok(seen) => !std::mem::replace(&mut self.is_uneasy, !seen.is_calm) && !seen.is_calm,
+            Err(_) => self.trouble.is_none(),
+        };
+        if is_worse {
             self.hurries_until = self.hurries_until.max(Some(begun.after(HURRY)));
         }
         let MasterAddress { endpoint, asked, .. } = match seen {

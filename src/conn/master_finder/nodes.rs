@@ -44,9 +44,14 @@ impl Nodes {
 impl MasterFinder for Nodes {
     fn look_up(&self) -> Result<MasterAddress, Error> {
         // A node that was silent may be the next master.
-        let skips_down = self.reign.lock().is_sure;
+        let (is_known, skips_down) = {
+            let reign = self.reign.lock();
+            (reign.master.is_some(), reign.is_sure)
+        };
+        // A distant master that is not heard in time would leave the place to an old one.
+        let wait = if is_known { self.limit.question } else { self.limit.first() };
         let role = [command(&["HELLO"])];
-        let (asked, answers) = self.limit.ask(&self.nodes, skips_down, &role, is_master);
+        let (asked, answers) = self.limit.ask(wait, &self.nodes, skips_down, &role, is_master);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
         for (node, answer) in self.nodes.iter().zip(answers) {
             let endpoint = &node.dialer.address.endpoint;
@@ -77,8 +82,9 @@ impl Reign {
         if self.is_sure {
             return self.master.clone();
         }
+        let silent_since = *self.silent_since.get_or_insert(now);
         let [next] = masters else { return None };
-        if self.master.is_none() || is_replica || now >= self.silent_since.get_or_insert(now).after(SILENCE) {
+        if self.master.is_none() || is_replica || now >= silent_since.after(SILENCE) {
             *self = Self { master: Some(next.clone()), is_sure: true, silent_since: None };
         }
         self.master.clone()
@@ -153,6 +159,9 @@ mod tests {
         assert_eq!(reign.choose(&a, &[], moment(5_000)), Some(at("a")), "the master is gone for good");
         assert_eq!(reign.choose(&b, &[], moment(5_100)), Some(at("a")), "now the other one is the old master");
         assert_eq!(reign.choose(&b, &a, moment(5_200)), Some(at("b")), "a replica says so itself");
+        assert_eq!(reign.choose(&[], &[], moment(6_000)), None);
+        assert_eq!(reign.choose(&a, &[], moment(8_999)), Some(at("b")));
+        assert_eq!(reign.choose(&a, &[], moment(9_000)), Some(at("a")), "silence counts also while nobody takes over");
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Sentinels {
         let name = &*self.service.name;
         let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"], &["SENTINELS", name]];
         let questions = questions.map(|words| command(&[&["SENTINEL"], words].concat()));
-        let (asked, answers) = self.limit.ask(&sentinels, up >= needed, &questions, opinion);
+        let (asked, answers) = self.limit.ask(self.limit.question, &sentinels, up >= needed, &questions, opinion);
         let mut poll = Poll::default();
         for (sentinel, answer) in sentinels.into_iter().zip(answers) {
             match answer {

@@ -87,6 +87,10 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     state.learn(at(30_000), trouble(), &dialer_to);
     assert!(state.hurries(at(30_000)));
     assert!(!state.hurries(at(30_001)));
+    learn(&mut state, at(40_000), "a", false);
+    assert!(state.hurries(at(49_999)), "one sign after another");
+    state.learn(at(60_000), trouble(), &dialer_to);
+    assert!(state.hurries(at(69_999)) && !state.hurries(at(70_000)), "and the other way round");
 }
 
 /// A finder that knows one place, and asked for it so long ago.
