@@ -251,18 +251,18 @@ fn another_client_is_served_beside_a_lock_that_is_handed_on() {
 /// A lock of another kind and a member of several locks are taken by a request of their own.
 #[test]
 fn other_waits_for_the_name_are_not_handed_the_lock() {
-    let waits: [(&str, fn(&Client) -> Lock); 3] = [
-        ("spin", |client| client.get_spin_lock(NAME)),
-        ("fenced", |client| client.get_fenced_lock(NAME).into()),
-        ("several", |client| Lock::multi([client.get_lock(NAME), client.get_lock(&fresh("other"))])),
-    ];
-    for (what, wanted) in waits {
+    for what in ["spin", "fenced", "several"] {
         let rig = Rig::start();
         let client = rig.client();
         hears(&rig, &client);
         let (guard, mark) = (client.get_lock(NAME).lock().unwrap(), rig.proxy.mark());
         thread::scope(|scope| {
-            let waiting = waiter(scope, &client, wanted(&client));
+            let wanted = match what {
+                "spin" => client.get_spin_lock(NAME),
+                "fenced" => client.get_fenced_lock(NAME).into(),
+                _ => Lock::multi([client.get_lock(NAME), client.get_lock(fresh("other"))]),
+            };
+            let waiting = waiter(scope, &client, wanted);
             guard.unlock().unwrap();
             waiting.join().unwrap().unwrap_or_else(|error| panic!("{what}: {error:?}"));
         });
