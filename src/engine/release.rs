@@ -128,7 +128,7 @@ impl Engine {
                 chosen.give_up();
                 return match nothing {
                     // A full memory refuses no release.
-                    Err(failed) if failed.error.redis_word().is_some() => None,
+                    Err(failed) if failed.error.is_final_refusal() => None,
                     Err(failed) => Some(Err(failed)),
                     Ok(answer) => Some(Ok(answer.with(answer.value.map(|()| None)))),
                 };

@@ -56,10 +56,10 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         self.queues.get(key).map_or(0, VecDeque::len)
     }
 
-    /// Returns the first waiter, and the number of waiters.
-    pub(crate) fn first(&self, key: &Key) -> Option<(&Waiter, usize)> {
+    /// Returns the waiter at this place, and the number of waiters.
+    pub(crate) fn nth(&self, key: &Key, place: usize) -> Option<(&Waiter, usize)> {
         let queue = self.queues.get(key)?;
-        Some((&queue.front()?.waiter, queue.len()))
+        Some((&queue.get(place)?.waiter, queue.len()))
     }
 
     /// Replaces what wakes a waiter.

@@ -45,19 +45,20 @@ pub(crate) enum Rivals {
 }
 
 /// Holds of this process that follow each other without a message, while no other process is known to want the lock. The
-/// chain ends when each thread that waited at its beginning could have its hold, and not before the shortest turn is
-/// over. Then the release has a message, which tells of other processes.
+/// chain ends when each thread that waited at its beginning could have its hold, but not before the shortest turn is over,
+/// and after a while in any case. Then the release has a message, which tells of other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     left: usize,
-    until: Instant,
+    began: Instant,
 }
 
 impl Chain {
     /// The chain with one more hold, or a new one while so many threads wait; `None` where the chain is over.
     pub(crate) fn next(chain: Option<Self>, waiting: usize, now: Instant) -> Option<Self> {
-        let chain = chain.unwrap_or(Self { left: waiting, until: now.after(SHORTEST_TURN) });
-        (chain.left > 0 || now < chain.until).then(|| Self { left: chain.left.saturating_sub(1), ..chain })
+        let chain = chain.unwrap_or(Self { left: waiting, began: now });
+        let most = if chain.left > 0 { LONGEST_CHAIN } else { SHORTEST_TURN };
+        (now < chain.began.after(most)).then(|| Self { left: chain.left.saturating_sub(1), ..chain })
     }
 }
 
@@ -277,6 +278,8 @@ impl Turn {
 /// The shortest turn: passing a lock with holds of microseconds to another process after each release would cost more
 /// than the holds.
 const SHORTEST_TURN: Duration = Duration::from_millis(2);
+/// Beside holds as long as this a message costs nothing.
+const LONGEST_CHAIN: Duration = Duration::from_millis(100);
 /// A waiter of Redisson needs 2 to 4 ms from a message to its request, more on a busy machine.
 const PATIENCE: Duration = Duration::from_millis(4);
 /// As long as the first pause of Redisson's spin lock.

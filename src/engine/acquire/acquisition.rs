@@ -381,7 +381,11 @@ impl WaitLoop for Acquisition<'_> {
                 }
                 Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
                 // The release has no answer so far, and this thread is to ask. The release clears its owner away.
-                None => self.begin_anew(),
+                None => {
+                    let lease = self.waiting.succeeds_with;
+                    self.begin_anew();
+                    self.waiting.succeeds_with = lease;
+                }
             }
         }
         let (call, bounds) = self.ask();

@@ -150,6 +150,10 @@ impl<'a> Waiting<'a> {
 
     /// Sleeps in line: a release of this process can hand the lock to this thread.
     pub(crate) fn sleep_in_line(&mut self, until: Instant) -> Result<()> {
+        // An observer is told before the thread counts as asleep.
+        if !self.may_go_on() {
+            return Ok(());
+        }
         self.tell_wait();
         if let (Some(line), Some(lease)) = (&self.line, self.succeeds_with) {
             let successor = self.successor.get_or_insert_with(|| {
@@ -221,7 +225,8 @@ impl<'a> Waiting<'a> {
 
     fn subject(&self) -> Subject {
         let name = self.name.clone();
-        if self.line_wakes { Subject::Queue(name) } else { Subject::Lock(name) }
+        // A waiter of a red lock is in no line.
+        if self.line_wakes && self.line.is_some() { Subject::Queue(name) } else { Subject::Lock(name) }
     }
 
     /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
@@ -296,8 +301,12 @@ impl<'a> Waiting<'a> {
         self.listed = None;
         // The release of this hold wakes the next in line, or hands the lock on. The next in line asks by itself if the
         // hold may end sooner.
-        if self.succeeds_with.is_some_and(|lease| lease.duration() >= LONGEST_SLEEP) && self.is_heard() {
-            self.line.iter_mut().for_each(|line| line.granted(0, true));
+        let lasts = self.succeeds_with.is_some_and(|lease| lease.duration() >= LONGEST_SLEEP);
+        if lasts
+            && self.is_heard()
+            && let Some(line) = self.line.as_mut().filter(|line| line.next_is_successor())
+        {
+            line.granted(0, true);
         }
         self.leave_queue();
     }

@@ -59,12 +59,17 @@ impl Queues<LockName> {
     /// The first thread in the queue, if a release may hand the lock to it, and the number of threads.
     pub(crate) fn first(&self, name: &LockName) -> Option<(Arc<Successor>, usize)> {
         let queues = self.0.lock();
-        let (waiter, waiting) = queues.first(name)?;
+        let (waiter, waiting) = queues.nth(name, 0)?;
         Some((waiter.successor.clone()?, waiting))
     }
 }
 
 impl Position<'_, LockName> {
+    /// Whether a release can hand the lock to the second thread in the queue.
+    pub(crate) fn next_is_successor(&self) -> bool {
+        self.queues.0.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
+    }
+
     /// Lets a release hand the lock to this thread while the thread sleeps.
     pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
         let waiter = Waiter { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };

@@ -327,4 +327,5 @@ fn a_chain_of_holds_ends() {
     assert_eq!([1, 3, 8].map(|waiting| holds(waiting, Duration::from_millis(10))), [1, 3, 8]);
     assert_eq!([1, 3, 8].map(|waiting| holds(waiting, Duration::from_micros(500))), [4, 4, 8]);
     assert_eq!(holds(1, Duration::from_millis(2)), 1, "two threads give way, too");
+    assert_eq!([50, 100, 1_000].map(|millis| holds(20, Duration::from_millis(millis))), [2, 1, 1], "long holds");
 }
