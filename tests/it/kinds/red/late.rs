@@ -73,7 +73,7 @@ fn a_server_that_restarts_before_its_vote_has_none() {
         let info = format!("run_id:{}\r\nuptime_in_seconds:100000\r\n", proxy.port());
         proxy.rule(starts.clone(), Then::AnswerInstead(format!("${}\r\n{info}\r\n", info.len()).into_bytes()))
     });
-    let lock = red(&scene.clients, &name).with_node_timeout(SOON).with_rejoin_after(Duration::from_secs(3_600));
+    let lock = red(&scene.clients, &name).with_node_timeout(SOON).with_rejoin_after(Duration::from_secs(60));
     lock.lock().unwrap().unlock().unwrap();
     let held = red(&scene.direct(), &name).lock().unwrap();
     let votes: Vec<_> = scene.proxies[..2]
