@@ -83,7 +83,7 @@ impl WaitLoop for Caller {
 impl Caller {
     fn run(mut self) {
         let (name, bell) = (self.name.clone(), self.bell.clone());
-        self.subscription = self.hub.join_live(&name, || name.channel().text(), || bell);
+        self.subscription = self.hub.join_live(|| Subject::Lock(name.clone()), || name.channel().text(), || bell);
         wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
         let channel = self.name.channel().text();
