@@ -103,13 +103,16 @@ impl Engine {
     /// acquire. The new hold has an owner of its own. Returns `None` where the lock is to be released: nobody sleeps in
     /// line, other processes want the lock, too, requests are in doubt, or nothing was handed on.
     fn hand_on(&self, hold: &HoldState, bounds: Bounds) -> Option<result::Result<Answer<Released>, Failed>> {
-        let may_hand_on = hold.kind.hands_on() && hold.needs().is_none() && !self.life.is_closed();
-        // Other processes count the messages of those that stand back for them.
-        let is_alone = self.cells.stand_backs.with(&hold.name, |_, _, _| ()).is_none();
-        if !may_hand_on || !is_alone || hold.requests.has_doubt() {
+        if !hold.kind.hands_on() {
             return None;
         }
+        // Asked first, because nearly always nobody waits.
         let (successor, waiting) = self.cells.local_queues.first(&hold.name)?;
+        // Other processes count the messages of those that stand back for them.
+        let is_alone = self.cells.stand_backs.with(&hold.name, |_, _, _| ()).is_none();
+        if !is_alone || hold.needs().is_some() || hold.requests.has_doubt() || self.life.is_closed() {
+            return None;
+        }
         let chain = Chain::next(hold.chain(), waiting, Instant::now())?;
         let chosen = Chosen::of(successor)?;
         let (next, lease) = (chosen.successor.owner.clone(), chosen.successor.lease);

@@ -207,6 +207,9 @@ impl<'a> Acquisition<'a> {
 
     /// Leaves the line. What was handed to this thread meanwhile is cleared away with the acquisition.
     fn leave_succession(&mut self) {
+        if !self.waiting.is_in_succession() {
+            return;
+        }
         self.waiting.leave_queue();
         match self.waiting.leave_succession() {
             Some(Handed::Granted { unfenceable, .. }) => {

@@ -172,6 +172,11 @@ impl<'a> Waiting<'a> {
         self.successor.as_ref().is_none_or(|successor| successor.wakes())
     }
 
+    /// Whether a release can have chosen this owner.
+    pub(crate) fn is_in_succession(&self) -> bool {
+        self.successor.is_some()
+    }
+
     /// Ends the part of this owner in the line. Returns what was handed to it.
     pub(crate) fn leave_succession(&mut self) -> Option<Handed> {
         self.successor.take()?.leaves()
