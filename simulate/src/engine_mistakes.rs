@@ -102,9 +102,13 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     ),
     // A thread that a release has chosen and left alone asks as the owner that the release clears away; nobody clears
     // it away; a release in doubt is handed on.
-    ("engine/acquire/acquisition.rs", "let lease = self.waiting.succeeds_with;\n                    self.begin_anew();", "None => if !MISTAKE { self.begin_anew() },"),
+    (
+        "engine/acquire/acquisition.rs",
+        "let lease = self.waiting.succeeds_with;\n                    self.begin_anew();",
+        "None => if !MISTAKE { self.begin_anew() },",
+    ),
     ("engine/release.rs", "if !chosen.hand(handed) {", "if !chosen.hand(handed) && !MISTAKE {"),
-    ("engine/release.rs", "|| hold.requests.has_doubt() {", "|| (!MISTAKE && hold.requests.has_doubt()) {"),
+    ("engine/release.rs", "|| hold.requests.has_doubt() ||", "|| (!MISTAKE && hold.requests.has_doubt()) ||"),
     // A red lock that a minority grants, or a server that has forgotten its vote.
     ("red/votes.rs", "    servers / 2 + 1\n", "    servers / 2 + usize::from(!MISTAKE)\n"),
     (
