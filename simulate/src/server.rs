@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use self::queue::Queue;
 use crate::data::Data;
-use crate::reply::take_request;
+use crate::reply::{Reply, take_request};
 use crate::scripts::Scripts;
 use crate::tracking::Tracking;
 use crate::trouble::Faults;
@@ -214,7 +214,10 @@ impl Server {
             let queued = state.queued();
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("{}: {number}: {} -> {reply:?}", state.name, Shown(&request)));
-            state.is_served_in_order(world, &queued, &request);
+            // A script that was refused asked nothing.
+            if !matches!(reply[..], [Reply::Error(_)]) {
+                state.is_served_in_order(world, &queued, &request);
+            }
             if forced.is_none() {
                 state.nobody_is_robbed(world, &owners, &request);
             }

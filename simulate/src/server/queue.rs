@@ -33,7 +33,8 @@ impl State {
         let (owners, waiting) = self.queued();
         let now = world.now();
         let is_named = |owner: &str| request.iter().any(|word| word == owner.as_bytes());
-        let granted = owners.iter().find(|owner| !before.0.contains(owner));
+        // Java's own rules decide about its waiters; their owners have no dot.
+        let granted = owners.iter().find(|owner| owner.contains('.') && !before.0.contains(owner));
         if let Some(granted) = granted {
             let came = self.queue.0.get(granted).map_or(now, |waiter| waiter.first);
             // A waiter of Java keeps its place for its own waiting time only; its owner has no dot.
@@ -52,7 +53,12 @@ impl State {
         // The memory of a full server may not take what a waiter says.
         if self.faults.full == 0 {
             for owner in waiting.into_iter().filter(|owner| is_named(owner)) {
-                self.queue.0.entry(owner).or_insert(Waiter { first: now, last: now }).last = now;
+                let waiter = self.queue.0.entry(owner).or_insert(Waiter { first: now, last: now });
+                // After a silence it may have lost its place to those who came meanwhile.
+                if now >= waiter.last + PATIENCE {
+                    waiter.first = now;
+                }
+                waiter.last = now;
             }
         }
     }
