@@ -105,7 +105,7 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     (
         "engine/acquire/acquisition.rs",
         "let lease = self.waiting.succeeds_with;\n                    self.begin_anew();",
-        "None => if !MISTAKE { self.begin_anew() },",
+        "let lease = self.waiting.succeeds_with;\n                    if !MISTAKE { self.begin_anew(); }",
     ),
     ("engine/release.rs", "if !chosen.hand(handed) {", "if !chosen.hand(handed) && !MISTAKE {"),
     ("engine/release.rs", "|| hold.requests.has_doubt() ||", "|| (!MISTAKE && hold.requests.has_doubt()) ||"),
