@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use shuttle::thread;
-
-use super::{START, check};
+use super::{START, all_call, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
@@ -58,19 +56,7 @@ fn take(scene: &Scene, cancel: &Cancel) -> bool {
 fn in_line(impatient: usize, patient: usize) {
     let scene = Scene { local_queues: Queues::default(), name: LockName::new("n").unwrap(), redis: Mutex::default() };
     let scene = Arc::new(scene);
-    let mut callers = vec![];
-    for number in 0..impatient + patient {
-        let (scene, cancel) = (Arc::clone(&scene), Cancel::new());
-        if number < impatient {
-            let cancel = cancel.clone();
-            callers.push(thread::spawn(move || {
-                cancel.cancel();
-                true
-            }));
-        }
-        callers.push(thread::spawn(move || take(&scene, &cancel) || number < impatient));
-    }
-    assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
+    all_call(&scene, impatient, patient, take);
     let redis = scene.redis.lock();
     assert!(redis.served.len() >= patient && redis.served.is_sorted(), "{:?}", redis.served);
     assert!(scene.local_queues.is_empty());

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use shuttle::thread;
-
-use super::{START, check};
+use super::{START, all_call, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
@@ -113,19 +111,7 @@ fn in_succession(impatient: usize, patient: usize, loses_an_answer: bool) {
         inside: Mutex::default(),
         loses_an_answer: Mutex::new(loses_an_answer),
     });
-    let mut callers = vec![];
-    for number in 0..impatient + patient {
-        let (scene, cancel) = (Arc::clone(&scene), Cancel::new());
-        if number < impatient {
-            let cancel = cancel.clone();
-            callers.push(thread::spawn(move || {
-                cancel.cancel();
-                true
-            }));
-        }
-        callers.push(thread::spawn(move || scene.take(&cancel) || number < impatient));
-    }
-    assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
+    all_call(&scene, impatient, patient, Scene::take);
     assert_eq!(*scene.redis.lock(), None, "a hold is left");
     assert!(scene.queues.is_empty());
 }
