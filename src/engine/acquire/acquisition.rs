@@ -167,7 +167,7 @@ impl<'a> Acquisition<'a> {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
                         match self.engine.sender.judge(name, self.request.needs, copies, "the lock was given back") {
-                            Ok(missing) => self.granted((answer.sent, answer.unfenceable, None), token, missing),
+                            Ok(missing) => self.granted(answer.sent, answer.unfenceable, None, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
@@ -222,7 +222,9 @@ impl<'a> Acquisition<'a> {
 
     fn granted(
         &mut self,
-        (sent, unfenceable, chain): (Instant, bool, Option<Chain>),
+        sent: Instant,
+        unfenceable: bool,
+        chain: Option<Chain>,
         token: Option<u64>,
         missing: Option<Error>,
     ) -> Result<TakeOutcome<Grant>> {
@@ -380,7 +382,7 @@ impl WaitLoop for Acquisition<'_> {
         if !self.waiting.may_go_on() {
             match self.waiting.leave_succession() {
                 Some(Handed::Granted { sent, unfenceable, chain }) => {
-                    return self.granted((sent, unfenceable, Some(chain)), None, None);
+                    return self.granted(sent, unfenceable, Some(chain), None, None);
                 }
                 Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
                 // The release has no answer so far, and this thread is to ask. The release clears its owner away.
