@@ -60,6 +60,15 @@ impl Keeper {
         }))
     }
 
+    /// Keeps a hold that was added beside dead ones, whose losses may not have been reported.
+    pub(crate) fn added(&self, hold: &Arc<HoldState>, dead: &[Arc<HoldState>]) {
+        for dead in dead {
+            self.schedule_check(dead);
+        }
+        self.schedule_if_observed(hold);
+        self.granted(hold);
+    }
+
     /// Keeps a granted hold from now on: it is renewed, and watched after a moment.
     pub(crate) fn granted(&self, hold: &Arc<HoldState>) {
         let server = self.sender.server(&hold.name);

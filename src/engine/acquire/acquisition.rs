@@ -266,12 +266,7 @@ impl<'a> Acquisition<'a> {
         };
         self.granted = true;
         self.waiting.granted();
-        for dead in dead {
-            // The loss of this hold may not have been reported.
-            self.engine.keeper.schedule_check(&dead);
-        }
-        self.engine.keeper.schedule_if_observed(&hold);
-        self.engine.keeper.granted(&hold);
+        self.engine.keeper.added(&hold, &dead);
         if self.tells {
             let Waiting { started, has_slept, .. } = self.waiting;
             if has_others {
