@@ -34,4 +34,4 @@ pub(crate) fn run<T: Send>(site: Site<'_>, cast: &Cast, jobs: Vec<Job<'_, T>>) -
     done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-const LANES: usize = 2;
+const LANES: usize = 4;
