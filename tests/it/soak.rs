@@ -3,11 +3,8 @@
 //! A campaign repeats rounds until its time is up, prints its progress every few seconds, and fails at the first faulty
 //! round. `LOCKSON_SOAK_SEED` repeats the random choices of a run.
 
-mod counted;
 mod leaks;
 mod losses;
 mod million;
-mod permits;
-mod several;
 mod storms;
 mod told;

@@ -3,7 +3,6 @@
 mod dead;
 mod late;
 mod members;
-pub(crate) mod timeline;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, Lock, Loss, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
-use crate::support::{Events, SCHEDULING, SOON, at_once, client, fresh, kind_of, ms, timed};
+use crate::support::{Events, SCHEDULING, SOON, client, fresh, kind_of, ms, timed};
 
 const NODE: Duration = Duration::from_millis(200);
 
@@ -128,21 +127,6 @@ fn a_minority_may_be_lost_and_a_majority_may_not() {
     assert!(!guard.is_held() && guard.unlock().unwrap_err().is_lost());
     assert_eq!(nodes.held(&name), 0);
     lockson_harness::eventually(SOON, "the callback", || told.load(Ordering::SeqCst) == 1);
-}
-
-#[test]
-fn callers_exclude_each_other_and_all_get_it() {
-    let (nodes, name) = (Nodes::start(3), fresh("red"));
-    let inside = AtomicUsize::new(0);
-    at_once(0..3, |_| {
-        let lock = red(&Nodes::clients(&nodes.servers), &name);
-        for _ in 0..20 {
-            let guard = lock.try_lock_for(SOON * 2).unwrap().expect("it is free soon");
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-            inside.fetch_sub(1, Ordering::SeqCst);
-            guard.unlock().unwrap();
-        }
-    });
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Faults, kills and crowds, over and over, each time by another seed.
 
 use lockson::Guard;
+use lockson_harness::proxy::{Then, When};
 
-use super::counted::cut_something;
 use crate::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
 use crate::kinds::fair::crowds::no_waiter_is_overtaken;
-use crate::kinds::red::timeline::holds_under_faults;
 use crate::support::faults::Rig;
-use crate::support::ms;
+use crate::support::{Random, ms};
 
 #[test]
 #[ignore = "make soak"]
@@ -21,16 +20,6 @@ fn storm_of_every_fault() {
         campaign.passed(6);
     }
     campaign.end(format!("{taken} locks taken, never two inside, every call in time"));
-}
-
-#[test]
-#[ignore = "make soak"]
-fn storm_of_servers_of_a_red_lock() {
-    let mut campaign = Campaign::start("holds on five servers that are stopped and restarted", 300, 8);
-    while campaign.goes_on() {
-        campaign.passed(holds_under_faults(campaign.random().below(u64::MAX), ms(20_000)));
-    }
-    campaign.end("no two at once");
 }
 
 #[test]
@@ -91,6 +80,19 @@ fn cuts_at_random_bytes() {
         campaign.passed(STEPS);
     }
     campaign.end("each request had its effect once");
+}
+
+/// Cuts one of the next requests at a random byte, before or after its execution, or nothing.
+fn cut_something(rig: &Rig, random: &mut Random) -> bool {
+    let byte = usize::try_from(random.below(400)).unwrap();
+    rig.proxy.cut_by_reset(random.below(2) == 0);
+    let then = match random.below(4) {
+        0 => Then::CutRequestAfter(byte),
+        1 => Then::CutReplyAfter(byte % 12),
+        _ => return false,
+    };
+    drop(rig.proxy.rule(When::script(), then));
+    true
 }
 
 const STEPS: u64 = 50;
