@@ -2,8 +2,5 @@
 
 mod process;
 mod proxy;
-mod proxy_faults;
-mod proxy_late;
-mod proxy_network;
 mod server;
 mod wire;

@@ -1,112 +1,16 @@
-//! The promises of the proxy without faults.
+//! The promises of the proxy: what a fault lets through, to the byte.
 
-use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
 
-use lockson_harness::proxy::{Fate, Proxy, When};
-use lockson_harness::{HelperProcess, RedisServer, eventually};
+use lockson_harness::eventually;
+use lockson_harness::proxy::{Direction, Fate, Proxy, Scope, Then, When};
 
-use crate::wire::{SOON, Wire};
-
-#[test]
-fn requests_are_recorded_with_their_fate() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let mut first = Wire::open(proxy.address());
-    let mut second = Wire::open(proxy.address());
-    first.ask(&["set", "key", "a value"], "+OK\r\n");
-    second.ask(&["GET", "key"], "$7\r\na value\r\n");
-    let mark = proxy.mark();
-    first.ask(&["DEL", "key"], ":1\r\n");
-    let requests = proxy.requests();
-    let commands: Vec<&str> = requests.iter().map(|request| &*request.command).collect();
-    assert_eq!(commands, ["SET", "GET", "DEL"]);
-    let connections: Vec<usize> = requests.iter().map(|request| request.connection).collect();
-    assert_eq!(connections, [0, 1, 0]);
-    assert_eq!(requests[0].text(1), "a value");
-    assert!(requests[0].contains("val") && !requests[0].contains("SET"));
-    assert!(requests[0].at <= requests[1].at);
-    assert_eq!(proxy.fate(&requests[1]), Fate::Answered(b"$7\r\na value\r\n".to_vec()));
-    assert_eq!(proxy.fitting(&When::any().on_connection(1)).len(), 1);
-    assert_eq!(proxy.fitting(&When::any().containing("value")).len(), 1);
-    assert_eq!(proxy.fitting_since(mark, &When::any()).len(), 1);
-    assert_eq!(proxy.fitting(&When::any().that(|request| request.arguments.len() == 1)).len(), 2);
-}
-
-#[test]
-fn subscriptions_pair_with_their_many_confirmations() {
-    for hello in [false, true] {
-        let server = RedisServer::start();
-        let proxy = Proxy::start(server.address());
-        let mut wire = Wire::open(proxy.address());
-        let push = if hello { '>' } else { '*' };
-        if hello {
-            wire.stream.set_read_timeout(Some(SOON)).unwrap();
-            wire.send(&["HELLO", "3"]);
-            proxy.wait_fate(&proxy.wait_for(&When::command("HELLO"), SOON), SOON);
-            let Fate::Answered(reply) = proxy.fate(&proxy.requests()[0]) else { panic!() };
-            wire.expect(&String::from_utf8(reply).unwrap());
-        }
-        let confirmed = |verb: &str, channel: &str, count| {
-            let length = verb.len();
-            format!("{push}3\r\n${length}\r\n{verb}\r\n$1\r\n{channel}\r\n:{count}\r\n")
-        };
-        wire.send(&["SUBSCRIBE", "a", "b"]);
-        let both = confirmed("subscribe", "a", 1) + &confirmed("subscribe", "b", 2);
-        wire.expect(&both);
-        wire.ask(&["PSUBSCRIBE", "c"], &confirmed("psubscribe", "c", 3));
-        server.run(&["PUBLISH", "a", "hello"]);
-        wire.expect(&format!("{push}3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nhello\r\n"));
-        let pong = if hello { "+PONG\r\n" } else { "*2\r\n$4\r\npong\r\n$0\r\n\r\n" };
-        wire.ask(&["PING"], pong);
-        wire.send(&["UNSUBSCRIBE"]);
-        wire.expect(&format!("{push}3\r\n$11\r\nunsubscribe\r\n$1\r\n"));
-        wire.expect(if wire_next_is_a(&proxy) { "a" } else { "b" });
-        let last = proxy.wait_for(&When::command("UNSUBSCRIBE"), SOON);
-        let Fate::Answered(reply) = proxy.wait_fate(&last, SOON) else { panic!() };
-        assert_eq!(reply.iter().filter(|byte| **byte == push as u8).count(), 2);
-        wire.expect(&String::from_utf8_lossy(&reply[reply.len() / 2 - 6..]));
-        wire.ask(&["PUNSUBSCRIBE", "c"], &confirmed("punsubscribe", "c", 0));
-        wire.ask(&["ECHO", "end"], "$3\r\nend\r\n");
-        let fates: Vec<Fate> = proxy.requests().iter().map(|request| proxy.fate(request)).collect();
-        assert!(fates.iter().all(|fate| matches!(fate, Fate::Answered(_))), "{fates:?}");
-        let answer = |command| {
-            let request = proxy.wait_for(&When::command(command), SOON);
-            proxy.fate(&request)
-        };
-        assert_eq!(answer("SUBSCRIBE"), Fate::Answered(both.into_bytes()));
-        assert_eq!(answer("PING"), Fate::Answered(pong.into()));
-        let messages = proxy.fitting(&When::message());
-        assert_eq!(messages.len(), 1);
-        assert_eq!((&*messages[0].command, messages[0].text(1)), ("MESSAGE", "hello".to_owned()));
-        assert_eq!(proxy.fate(&messages[0]), Fate::Forwarded);
-    }
-}
-
-#[test]
-fn either_end_closes_the_other() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
-    let mut first = Wire::open(proxy.address());
-    first.ask(&["PING"], "+PONG\r\n");
-    let infos = proxy.connections();
-    let address = infos[0].server_side_address.unwrap().to_string();
-    let is_alone = |clients: &[BTreeMap<String, String>]| clients.len() == 1 && clients[0]["addr"] == address;
-    eventually(SOON, "only this client is connected", || is_alone(&server.clients()));
-    drop(first);
-    proxy.wait_client_closed(0, SOON);
-    eventually(SOON, "the server's side is closed", || server.clients().is_empty());
-    eventually(SOON, "the connection is over", || proxy.connections().is_empty());
-    let mut second = Wire::open(proxy.address());
-    let id = second.id();
-    server.run(&["CLIENT", "KILL", "ID", &id]);
-    second.expect_end();
-    assert_eq!(proxy.connections_made(), 2);
-}
+use crate::wire::{PONG, SOON, Wire, frame, rig};
 
 #[test]
 fn a_request_right_before_the_end_is_executed() {
-    let server = RedisServer::start();
-    let proxy = Proxy::start(server.address());
+    let (_server, proxy, _) = rig();
     for number in 0..50 {
         let mut wire = Wire::open(proxy.address());
         wire.send(&["INCR", "n"]);
@@ -118,22 +22,113 @@ fn a_request_right_before_the_end_is_executed() {
 }
 
 #[test]
-fn a_dropped_proxy_leaves_no_thread_and_no_descriptor() {
-    let server = RedisServer::start();
-    let address = server.address();
-    let mut helper = HelperProcess::spawn(env!("CARGO_BIN_EXE_harness-child"), &["listen"]);
-    // In a separate process, because other tests of this process open and close descriptors meanwhile.
-    let before = helper.ask(&format!("proxies 1 {address}"), SOON);
-    let after = helper.ask(&format!("proxies 20 {address}"), SOON);
-    assert_eq!(before, after);
+fn a_request_is_cut_after_every_byte() {
+    let (server, proxy, _) = rig();
+    let words = ["RPUSH", "list", "x"];
+    let length = frame(&words).len();
+    for sent in 0..=length + 1 {
+        let rule = proxy.rule(When::command("RPUSH"), Then::CutRequestAfter(sent));
+        let mut wire = Wire::open(proxy.address());
+        wire.send(&words);
+        wire.expect_end();
+        let request = rule.wait_hit(SOON);
+        eventually(SOON, "the server's side is closed", || server.clients().is_empty());
+        let fate = proxy.wait_fate(&request, SOON);
+        if sent < length {
+            assert_eq!(fate, Fate::Dropped);
+        } else {
+            assert!(matches!(fate, Fate::Failed(_)), "{fate:?}");
+        }
+        let pushed: usize = server.query(&["LLEN", "list"]);
+        assert_eq!(pushed, (sent + 1).saturating_sub(length), "after {sent} of {length}");
+    }
 }
 
-/// The channel that the server names first when leaving both.
-fn wire_next_is_a(proxy: &Proxy) -> bool {
-    let request = proxy.wait_for(&When::command("UNSUBSCRIBE"), SOON);
-    let Fate::Answered(reply) = proxy.wait_fate(&request, SOON) else {
-        panic!("an unsubscribe was not answered");
-    };
-    let text = String::from_utf8(reply).unwrap();
-    text.find("\r\na\r\n").unwrap() < text.find("\r\nb\r\n").unwrap()
+#[test]
+fn the_bytes_of_a_cut_request_arrive_to_the_last() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(server.local_addr().unwrap());
+    let request = frame(&["PING"]);
+    for sent in 0..=request.len() {
+        proxy.rule(When::command("PING"), Then::CutRequestAfter(sent));
+        let mut wire = Wire::open(proxy.address());
+        let (mut arriving, _) = server.accept().unwrap();
+        wire.send(&["PING"]);
+        let mut arrived = Vec::new();
+        arriving.read_to_end(&mut arrived).unwrap();
+        assert_eq!(arrived, request[..sent]);
+        wire.expect_end();
+    }
+}
+
+#[test]
+fn a_reply_is_cut_after_every_byte() {
+    let (server, proxy, _) = rig();
+    let script = "return {redis.call('RPUSH', 'list', 'x') * 0, 'a\\r\\nb', {1, false, {ok='fine'}}}";
+    let words = ["EVAL", script, "0"];
+    let whole = "*3\r\n:0\r\n$4\r\na\r\nb\r\n*3\r\n:1\r\n$-1\r\n+fine\r\n";
+    for seen in 0..=whole.len() + 1 {
+        let rule = proxy.rule(When::script(), Then::CutReplyAfter(seen));
+        let mut wire = Wire::open(proxy.address());
+        wire.send(&words);
+        let got = wire.rest();
+        assert_eq!(String::from_utf8_lossy(&got), whole[..seen.min(whole.len())]);
+        let fate = proxy.wait_fate(&rule.wait_hit(SOON), SOON);
+        assert_eq!(fate, Fate::Answered(whole.into()));
+        let pushed: usize = server.query(&["LLEN", "list"]);
+        assert_eq!(pushed, seen + 1);
+    }
+    assert!(proxy.connections().iter().all(|connection| connection.index == 0));
+}
+
+#[test]
+fn a_fenced_original_is_seen_to_fail() {
+    let (server, proxy, _) = rig();
+    for _ in 0..30 {
+        let mut wire = Wire::open(proxy.address());
+        let id = wire.id();
+        let rule = proxy.rule(When::command("RPUSH"), Then::HoldRequest);
+        wire.send(&["RPUSH", "list", "x"]);
+        let request = rule.wait_hit(SOON);
+        drop(wire);
+        proxy.wait_client_closed(request.connection, SOON);
+        let killed: i64 = server.query(&["CLIENT", "KILL", "ID", &id]);
+        assert_eq!(killed, 1);
+        rule.release(); // at once: the proxy may not have heard of the end yet
+        let fate = proxy.wait_fate(&request, SOON);
+        assert!(matches!(fate, Fate::Failed(_)), "{fate:?}");
+        assert!(server.keys().is_empty());
+    }
+}
+
+#[test]
+fn a_cut_can_be_a_reset() {
+    let (_server, proxy, mut wire) = rig();
+    proxy.cut_by_reset(true);
+    wire.ask(&["PING"], PONG);
+    proxy.cut(Scope::All);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    proxy.rule(When::command("PING"), Then::CutReplyAfter(0));
+    let mut wire = Wire::open(proxy.address());
+    wire.send(&["PING"]);
+    let error = wire.stream.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_mute_connection_hides_its_ends() {
+    let (server, proxy, mut wire) = rig();
+    let mut other = Wire::open(proxy.address());
+    wire.ask(&["PING"], PONG);
+    other.ask(&["PING"], PONG);
+    proxy.mute(Scope::All, Direction::Both);
+    drop(wire);
+    proxy.wait_client_closed(0, SOON);
+    // The server has not heard of the end.
+    eventually(SOON, "both connections alone are there", || server.clients().len() == 2);
+    server.kill();
+    other.expect_silence(); // nor has the client
+    proxy.unmute();
+    other.expect_end();
 }

@@ -13,7 +13,6 @@ pub(crate) const SOON: Duration = Duration::from_secs(10);
 /// How long a test listens to be sure that nothing comes. A shorter time never fails a good proxy.
 pub(crate) const SILENCE: Duration = Duration::from_millis(60);
 
-pub(crate) const OK: &str = "+OK\r\n";
 pub(crate) const PONG: &str = "+PONG\r\n";
 
 /// A connection that speaks in frames.
