@@ -1,6 +1,6 @@
-//! A user without a right that a lock needs.
+//! A user without a right that a lock needs, and a server without room.
 
-use lockson::{Client, ErrorKind};
+use lockson::{Client, ErrorKind, Guard, Lock};
 use lockson_harness::RedisServer;
 
 use super::persisted::READ;
@@ -35,4 +35,29 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
             server.run(&["FLUSHALL"]);
         }
     });
+}
+
+/// A server that has no room for more lets everybody out.
+#[test]
+fn a_full_memory_refuses_takes_and_no_release() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let (semaphore, both) = (client.get_semaphore("semaphore"), client.get_read_write_lock("both"));
+    let kinds = kinds_and_group().chain([&READ]).map(|kind| kind.get_lock(&client, kind.label));
+    let locks: Vec<Lock> = kinds.chain([client.get_group_lock("group", ["1", "2"])]).collect();
+    let outer: Vec<Guard> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+    let inner: Vec<Guard> = locks.iter().filter_map(|lock| lock.lock().ok()).collect();
+    let (writing, reading) = (both.write().lock().unwrap(), both.read().lock().unwrap());
+    semaphore.set_permits_once(3).unwrap();
+    let permits = semaphore.acquire(2).unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    for guard in inner.into_iter().chain(outer).chain([writing, reading]) {
+        let what = format!("{guard:?}");
+        guard.unlock().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    permits.release().unwrap();
+    for lock in &locks {
+        assert_eq!(lock.try_lock().unwrap_err().redis_word(), Some("OOM"), "{lock:?}");
+    }
+    assert_eq!(semaphore.acquire(1).unwrap_err().redis_word(), Some("OOM"));
 }

@@ -124,32 +124,6 @@ fn a_release_cut_at_any_byte_gives_back_once() {
 }
 
 #[test]
-fn an_addition_cut_at_any_byte_counts_once() {
-    for (rig, client) in both() {
-        let semaphore = semaphore(&rig, &client, 0);
-        let mut sum = 0;
-        at_every_byte(&rig, &script!(&rig, "semaphore/release.lua"), || {
-            let permits = if sum > 0 { -7 } else { 5 };
-            semaphore.add_permits(permits).unwrap();
-            sum += permits;
-            assert_eq!(free(&rig), sum);
-        });
-    }
-}
-
-#[test]
-fn a_drain_cut_at_any_byte_tells_what_it_took() {
-    for (rig, client) in both() {
-        let semaphore = semaphore(&rig, &client, 0);
-        at_every_byte(&rig, &script!(&rig, "semaphore/drain.lua"), || {
-            rig.server.run(&["SET", NAME, "6"]);
-            assert_eq!(semaphore.drain().unwrap(), 6);
-            assert_eq!(free(&rig), 0);
-        });
-    }
-}
-
-#[test]
 fn a_first_setting_cut_at_any_byte_is_the_first() {
     for (rig, client) in both() {
         let semaphore = client.get_semaphore(NAME);
@@ -175,18 +149,6 @@ fn a_count_down_cut_at_any_byte_counts_once() {
             rig.server.run(&["SET", NAME, "9"]);
             latch.count_down().unwrap();
             assert_eq!(free(&rig), 8);
-        });
-    }
-}
-
-#[test]
-fn a_deletion_cut_at_any_byte_is_told_once() {
-    for (rig, client) in both() {
-        let latch = client.get_count_down_latch(NAME);
-        at_every_byte(&rig, &script!(&rig, "once/delete.lua"), || {
-            rig.server.run(&["SET", NAME, "9"]);
-            assert!(latch.delete().unwrap());
-            assert!(!latch.delete().unwrap());
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Group locks: several values of one group in one request.
 
-mod faults;
 mod like_redisson;
+mod rights;
 
 use lockson::{ErrorKind, LockKind};
 use lockson_harness::RedisServer;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use lockson::{Cancel, Client, ErrorKind, Leader, Leadership, LockKind, Loss};
+use lockson::{Cancel, Client, ErrorKind, Leader, LockKind, Loss};
 use lockson_harness::proxy::{Direction, Proxy, Scope};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::faults::exactly_once::at_every_byte;
 use crate::faults::other_process::OtherProcess;
-use crate::support::faults::Rig;
 use crate::support::{
     SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, prefixed, timed,
     ttl_ms,
@@ -302,30 +300,6 @@ fn a_leader_cut_off_stands_down_before_another_wins() {
         assert!(told.lock().is_some_and(|told| told <= won), "the callback ran before, too");
     });
     proxy.heal();
-}
-
-#[test]
-fn a_term_cut_at_any_byte_begins_and_ends_once() {
-    let rig = Rig::start();
-    let election = rig.client().get_election("once");
-    let is_over = || assert_eq!(rig.server.keys(), ["redisson_lock_token:{once}"]);
-    let mut last = None;
-    let campaign = |()| {
-        let leadership = election.candidate("a").try_campaign().unwrap().expect("no other candidate");
-        let leader = election.leader().unwrap().expect("somebody leads");
-        assert_eq!((leader.candidate(), leader.token()), ("a", leadership.token()));
-        assert!(Some(leader.token()) > last);
-        last = Some(leader.token());
-        leadership.resign().unwrap();
-        is_over();
-    };
-    at_every_byte(&rig, &rig.script_of(include_str!("../../../lua/leader/acquire.lua")), || (), campaign);
-    let resign = |leadership: Leadership| {
-        leadership.resign().unwrap();
-        is_over();
-    };
-    let release = rig.script_of(include_str!("../../../lua/leader/release.lua"));
-    at_every_byte(&rig, &release, || election.candidate("a").campaign().unwrap(), resign);
 }
 
 #[test]

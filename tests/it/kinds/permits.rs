@@ -5,16 +5,13 @@ mod doubt;
 mod loss;
 mod rights;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lockson::{Client, ErrorKind, ExpiringPermits, LockKind, Loss, PermitExpirableSemaphore};
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::RedisServer;
 
-use crate::support::{
-    SCHEDULING, SOON, TTL, brisk_client, client, fresh, joined, kind_of, median, ms, prefixed, timed, ttl_ms,
-};
+use crate::support::{SCHEDULING, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
 
 /// A semaphore with this many permits.
 fn semaphore(permits: u32) -> PermitExpirableSemaphore {
@@ -134,57 +131,6 @@ fn a_permit_without_a_lease_is_renewed() {
     one.release().unwrap();
     two.release().unwrap();
     assert_eq!(calls.available().unwrap(), 3);
-}
-
-#[test]
-fn a_release_wakes_a_waiter_of_another_client() {
-    let (server, calls) = (RedisServer::shared(), semaphore(1));
-    let theirs = client().get_permit_expirable_semaphore(calls.name());
-    let channel = prefixed("redisson_sc", calls.name());
-    let slept = median(5, |_| {
-        let permit = calls.acquire(1).unwrap();
-        thread::scope(|scope| {
-            let waiter = scope.spawn(|| {
-                let permit = theirs.try_acquire_for(1, SOON).unwrap().expect("it is given back");
-                let at = Instant::now();
-                permit.release().unwrap();
-                at
-            });
-            eventually(SOON, "the waiter listens", || server.subscribers(&channel) == 1);
-            thread::sleep(ms(30));
-            let released = Instant::now();
-            permit.release().unwrap();
-            joined(waiter) - released
-        })
-    });
-    assert!(slept < ms(300), "{slept:?}");
-}
-
-#[test]
-fn never_more_holders_than_permits() {
-    const ROUNDS: usize = 50;
-    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let calls = semaphore(3);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            let theirs = client().get_permit_expirable_semaphore(calls.name());
-            for _ in 0..2 {
-                let (theirs, inside, most) = (theirs.clone(), &inside, &most);
-                scope.spawn(move || {
-                    for _ in 0..ROUNDS {
-                        let permit = theirs.acquire(1).unwrap();
-                        let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
-                        most.fetch_max(now, Ordering::AcqRel);
-                        thread::yield_now();
-                        inside.fetch_sub(1, Ordering::AcqRel);
-                        permit.release().unwrap();
-                    }
-                });
-            }
-        }
-    });
-    assert!((1..=3).contains(&most.into_inner()));
-    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (3, 0));
 }
 
 #[test]

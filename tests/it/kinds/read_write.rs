@@ -1,6 +1,5 @@
 //! The special property of the read-write lock: two sides of one name.
 
-mod java;
 mod leases;
 mod outlived;
 mod sharing;

@@ -3,13 +3,12 @@
 mod state;
 mod waiting;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Semaphore};
 
-use crate::support::{SOON, STANDSTILLS, client, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::{STANDSTILLS, client, elsewhere, fresh, joined, kind_of, ms, timed};
 
 /// A semaphore with this number of permits.
 pub(super) fn semaphore_with(client: &Client, permits: u32) -> Semaphore {
@@ -100,27 +99,6 @@ fn a_waiter_for_two_is_served_by_added_permits() {
 }
 
 #[test]
-fn several_permits_are_taken_together_when_all_are_free() {
-    let semaphore = semaphore_with(&client(), 5);
-    let three = semaphore.try_acquire(3).unwrap().expect("five are free");
-    assert!(semaphore.try_acquire(4).unwrap().is_none());
-    assert_eq!(free(&semaphore), 2);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            thread::sleep(ms(200));
-            semaphore.release(1).unwrap();
-            thread::sleep(ms(200));
-            semaphore.release(1).unwrap();
-        });
-        let (took, four) = timed(|| semaphore.try_acquire_for(4, SOON).unwrap());
-        assert!(took >= ms(390) && took < ms(900) + STANDSTILLS, "{took:?}");
-        let four = four.expect("four are free");
-        assert_eq!((four.count(), free(&semaphore)), (4, 0));
-    });
-    three.leave_to_release();
-}
-
-#[test]
 fn a_release_without_permits_makes_the_semaphore() {
     let semaphore = client().get_semaphore(fresh("semaphore"));
     assert!(!semaphore.release_if_exists(1).unwrap());
@@ -141,35 +119,6 @@ fn dropped_permits_are_given_back() {
     let five = semaphore.acquire(5).unwrap();
     elsewhere(|| five.release().unwrap());
     assert_eq!(free(&semaphore), 10);
-}
-
-#[test]
-fn one_permit_excludes_other_threads_and_clients() {
-    const CLIENTS: usize = 8;
-    const ROUNDS: usize = 20;
-    let name = fresh("semaphore");
-    client().get_semaphore(&name).set_permits_once(1).unwrap();
-    let (inside, entered) = (AtomicU32::new(0), AtomicU32::new(0));
-    thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            let semaphore = client().get_semaphore(&name);
-            let (inside, entered) = (&inside, &entered);
-            for _ in 0..2 {
-                let semaphore = semaphore.clone();
-                scope.spawn(move || {
-                    for _ in 0..ROUNDS {
-                        let permits = semaphore.acquire(1).unwrap();
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        entered.fetch_add(1, Ordering::SeqCst);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        permits.release().unwrap();
-                    }
-                });
-            }
-        }
-    });
-    assert_eq!(entered.load(Ordering::SeqCst) as usize, CLIENTS * 2 * ROUNDS);
-    assert_eq!(free(&client().get_semaphore(&name)), 1);
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use lockson_harness::RedisServer;
 
-use super::{PATIENCE, Queue, hasty, hasty_client, leave, now_ms, throughout};
+use super::{PATIENCE, Queue, hasty_client, leave, now_ms, throughout};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, TICK, TTL, joined, ms};
+use crate::support::{SCHEDULING, SOON, joined, ms};
 
 #[test]
 fn waiters_behind_a_dead_head_ask_rarely() {
@@ -60,30 +60,4 @@ fn waiters_behind_a_slow_live_head_ask_rarely() {
     assert!(slow.answer(0).starts_with("holds "));
     assert_eq!(slow.ask(0, "unlock"), "unlocked");
     queue.assert_gone();
-}
-
-#[test]
-fn a_waiter_stopped_for_less_than_the_patience_keeps_its_place() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock("job").lock().unwrap();
-    let mut slow = OtherProcess::start(&server);
-    slow.send(0, "lock fair job");
-    queue.await_length(1);
-    thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
-        let places = queue.owners();
-        for _ in 0..2 {
-            // The waiter's last request came right before the stop, or up to a second before.
-            slow.stop();
-            throughout(ms(400), || assert_eq!(queue.owners(), places));
-            slow.resume();
-            throughout(ms(1_100), || assert_eq!(queue.owners(), places));
-        }
-        guard.unlock().unwrap();
-        assert_eq!(slow.answer(0), format!("holds {}", places[0]));
-        assert!(!next.is_finished());
-        assert_eq!(slow.ask(0, "unlock"), "unlocked");
-        joined(next);
-    });
 }

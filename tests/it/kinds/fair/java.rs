@@ -6,50 +6,8 @@ use lockson::{Cancel, Client};
 use lockson_harness::{RedisServer, eventually};
 
 use super::java_client::{Java, heard};
-use super::{PATIENCE, Queue, hasty, hasty_client, now_ms, throughout};
-use crate::support::{SCHEDULING, SOON, TICK, TTL, at_once, fields, fresh, joined, ms};
-
-#[test]
-fn a_waiter_between_two_of_java_keeps_its_place() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-    let guard = hasty(&server).watchdog(TTL, TICK).connect().unwrap().get_fair_lock("job").lock().unwrap();
-    assert!(before.ask().is_some());
-    thread::scope(|scope| {
-        let (go, told) = crossbeam_channel::bounded::<()>(1);
-        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), move |guard| {
-            told.recv_timeout(SOON).unwrap();
-            guard.unlock().unwrap();
-        });
-        assert!(behind.ask().is_some());
-        let order = queue.owners();
-        assert_eq!([&order[0], &order[2]], [&before.owner, &behind.owner]);
-
-        let mut messages = [&before, &behind].map(|java| java.listen());
-        throughout(TTL + PATIENCE + ms(1_000), || {
-            assert!(before.ask().is_some() && behind.ask().is_some());
-            assert_eq!(queue.owners(), order, "while the lock was held");
-        });
-        guard.unlock().unwrap();
-        assert!(heard(&mut messages[0]), "the first waiter is told");
-        assert_eq!(before.ask(), None, "and takes the lock");
-        throughout(TTL + PATIENCE, || {
-            assert!(behind.ask().is_some());
-            assert_eq!(queue.owners(), order[1..], "while Java held the lock");
-        });
-        assert_eq!(before.unlock(), Some(1));
-        eventually(PATIENCE, "ours is in", || fields(&server, "job").first().is_some_and(|(by, _)| *by == order[1]));
-        assert!(behind.ask().is_some());
-        assert_eq!(queue.owners(), order[2..]);
-        go.send(()).unwrap();
-        joined(ours);
-        assert!(heard(&mut messages[1]), "the last waiter is told");
-        assert_eq!(behind.ask(), None);
-        assert_eq!(behind.unlock(), Some(1));
-    });
-    queue.assert_gone();
-}
+use super::{PATIENCE, Queue, hasty_client, now_ms};
+use crate::support::{SCHEDULING, SOON, fresh, joined, ms};
 
 #[test]
 fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
@@ -74,67 +32,6 @@ fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
         assert_eq!(behind.unlock(), Some(1));
     });
     queue.assert_gone();
-}
-
-#[test]
-fn a_waiter_behind_the_next_of_java_keeps_its_place() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let [before, behind, last] = [1, 2, 3].map(|thread| Java::new(&server, "job", thread));
-    let take = || hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    for joins in ["ours", "java's"] {
-        let guard = take();
-        assert!(before.ask().is_some());
-        guard.unlock().unwrap(); // the message has arrived, and the waiter has not asked
-        thread::scope(|scope| {
-            let ours = (joins == "ours")
-                .then(|| queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave));
-            assert!(behind.ask().is_some());
-            let order = queue.owners();
-            assert_eq!(before.ask(), None);
-            assert!(last.ask().is_some());
-            assert_eq!(queue.owners()[..order.len() - 1], order[1..], "{joins}: no waiter counts as gone");
-            if joins == "java's" {
-                // Nor after Lockson's patience, which was the time of the first waiter.
-                throughout(PATIENCE + ms(500), || assert!(last.ask().is_some()));
-                assert_eq!(queue.owners()[0], order[1], "{joins}: nor later");
-            }
-            assert_eq!(before.unlock(), Some(1));
-            ours.map(joined);
-        });
-        for java in [&behind, &last] {
-            assert_eq!(java.ask(), None);
-            assert_eq!(java.unlock(), Some(1));
-        }
-        queue.assert_gone();
-    }
-}
-
-#[test]
-fn a_waiter_keeps_its_place_when_java_gives_up_in_front_of_it() {
-    at_once([5_000, 300_000], |taken| {
-        let server = RedisServer::start();
-        let queue = Queue { server: &server, name: "job" };
-        let [mut before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-        before.wait_ms = 5_000;
-        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-        assert!(before.ask().is_some());
-        thread::scope(|scope| {
-            let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
-            assert!(behind.ask().is_some());
-            let order = queue.owners();
-            // An asynchronous wait of Redisson takes 300 s from the waiters behind, whatever the wait had added.
-            before.give_up(taken);
-            let asked = server.calls_of("evalsha");
-            eventually(SOON, "ours has asked", || server.calls_of("evalsha") > asked);
-            assert_eq!(queue.owners().first(), Some(&order[1]), "the waiter is first now: {taken}");
-            guard.unlock().unwrap();
-            joined(ours);
-            assert_eq!(behind.ask(), None);
-            assert_eq!(behind.unlock(), Some(1));
-        });
-        queue.assert_gone();
-    });
 }
 
 #[test]

@@ -40,51 +40,6 @@ fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {
 }
 
 #[test]
-fn waiters_behind_one_that_gives_up_keep_their_order() {
-    let (server, name) = (RedisServer::shared(), fresh("fair"));
-    let queue = Queue { server, name: &name };
-    let guard = client().get_fair_lock(&name).lock().unwrap();
-    let stops: Vec<Cancel> = (0..6).map(|_| Cancel::new()).collect();
-    thread::scope(|scope| {
-        let waiters: Vec<_> = stops
-            .iter()
-            .enumerate()
-            .map(|(place, stop)| {
-                let lock = client().get_fair_lock(&name).with_cancel(stop);
-                let waiter = scope.spawn(move || match lock.lock() {
-                    Ok(guard) => {
-                        let granted = Instant::now();
-                        guard.unlock().unwrap();
-                        Ok(granted)
-                    }
-                    Err(error) => Err(error.kind()),
-                });
-                queue.await_length(place + 1);
-                waiter
-            })
-            .collect();
-        let mut waiting: Vec<(usize, String)> = queue.owners().into_iter().enumerate().collect();
-        // From the middle, from the head, from the end.
-        for place in [2, 0, 3] {
-            let (index, owner) = waiting.remove(place);
-            stops[index].cancel();
-            eventually(SOON, "it left", || queue.owners().iter().eq(waiting.iter().map(|(_, owner)| owner)));
-            assert!(!queue.left_ms().contains_key(&owner));
-        }
-        let left = queue.left_ms();
-        assert!(waiting.iter().all(|(_, owner)| left[owner] > 0), "no waiter counts as gone: {left:?}");
-        guard.unlock().unwrap();
-        let outcomes: Vec<_> = waiters.into_iter().map(joined).collect();
-        for quitter in [0, 2, 5] {
-            assert_eq!(outcomes[quitter], Err(ErrorKind::Cancelled));
-        }
-        let granted = [1, 3, 4].map(|index| outcomes[index].unwrap());
-        assert!(granted.is_sorted(), "{granted:?}");
-    });
-    queue.assert_gone();
-}
-
-#[test]
 fn a_wait_that_fails_leaves_no_entry() {
     let faults = [
         ("'hset', KEYS[1], 'mode', 'read', 'somebody:1', 1", (ErrorKind::OtherKind, None)), // a read-write lock

@@ -1,6 +1,5 @@
 //! The promises that Redisson's tests make for `getMultiLock(group, values)`, and those that its script breaks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,29 +90,6 @@ fn a_takeover_beside_a_longer_hold_leaves_no_old_count() {
     assert_eq!(fields(RedisServer::shared(), &group).len(), 3);
     assert!(is_free(&short) && long.is_held());
     long.unlock().unwrap();
-    assert!(fields_are_gone(&group));
-}
-
-#[test]
-fn threads_and_clients_pass_on_a_group_one_by_one() {
-    let (group, inside) = (fresh("class"), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            let client = client();
-            for number in 0..3 {
-                let lock = client.get_group_lock(&group, [PAIR[0], &number.to_string()]);
-                let inside = &inside;
-                scope.spawn(move || {
-                    for _ in 0..15 {
-                        let guard = lock.lock().unwrap();
-                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        inside.fetch_sub(1, Ordering::SeqCst);
-                        guard.unlock().unwrap();
-                    }
-                });
-            }
-        }
-    });
     assert!(fields_are_gone(&group));
 }
 

@@ -1,6 +1,6 @@
 //! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
 
-use lockson::{ExpiringPermits, Loss};
+use lockson::ExpiringPermits;
 use lockson_harness::eventually;
 use lockson_harness::proxy::Then;
 
@@ -103,52 +103,6 @@ fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
             calls.release_by_id(&permits.ids()).unwrap();
             assert_eq!(state(&rig), (5, 0));
             permits.keep_until_expiry();
-        },
-    );
-}
-
-/// The answer is that of the one run, also where the permit expired before the request was repeated.
-#[test]
-fn a_lease_updated_by_id_cut_at_any_byte_is_set_once() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
-    let direct = rig.direct().get_permit_expirable_semaphore(NAME);
-    direct.set_permits(1).unwrap();
-    let update = rig.script_of(UPDATE_LEASE);
-    for lease in [ms(60_000), ms(1)] {
-        at_every_byte(
-            &rig,
-            &update,
-            || direct.with_lease(ms(600_000)).acquire(1).unwrap(),
-            |permit| {
-                let id = permit.ids()[0].clone();
-                assert!(calls.update_lease(&id, lease).unwrap(), "the permit was taken");
-                let left = direct.remaining_time_to_live(&id).unwrap().unwrap_or_default();
-                assert!(left <= lease && lease - left < ms(10_000), "{left:?}");
-                drop(permit);
-            },
-        );
-    }
-}
-
-#[test]
-fn a_deletion_cut_at_any_byte_deletes_once_and_is_told() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
-    let direct = rig.direct().get_permit_expirable_semaphore(NAME);
-    at_every_byte(
-        &rig,
-        &rig.script_of(include_str!("../../../../lua/once/delete.lua")),
-        || {
-            direct.set_permits(2).unwrap();
-            calls.acquire(1).unwrap()
-        },
-        |permit| {
-            assert!(calls.delete().unwrap(), "there was a semaphore");
-            assert_eq!(permit.lost(), Some(Loss::Gone));
-            assert_eq!(rig.server.query::<usize>(&["EXISTS", NAME, "{once}:timeout"]), 0);
-            assert!(!calls.delete().unwrap());
-            drop(permit);
         },
     );
 }

@@ -119,25 +119,6 @@ fn once_per_interval_is_refused_to_readers() {
 }
 
 #[test]
-fn forcing_readers_out_lets_a_waiting_writer_in_at_once() {
-    let name = fresh("rw");
-    let (read, write) = sides(&client(), &name);
-    let readers = [read.owned().lock().unwrap(), read.owned().lock().unwrap()];
-    let others = sides(&client(), &name);
-    std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write.lock().unwrap().unlock().unwrap());
-        lockson_harness::eventually(SOON, "it listens", || {
-            RedisServer::shared().subscribers(&super::channel(&name)) > 0
-        });
-        assert!(others.0.force_unlock().unwrap());
-        crate::support::joined(writer);
-    });
-    for reader in readers {
-        assert!(matches!(kind_of(reader.unlock()), ErrorKind::Lost(_)));
-    }
-}
-
-#[test]
 fn a_loss_is_a_loss_of_both_sides() {
     let server = RedisServer::shared();
     for first in [0, 1] {
@@ -246,25 +227,6 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
                 check(of_kind(&ours, &name), lock_of(other_client, side, &name));
             }
         }
-    }
-}
-
-#[test]
-fn a_full_memory_refuses_takes_and_no_release() {
-    let server = RedisServer::start();
-    let (read, write) = sides(&Client::connect(&server.url()).unwrap(), "job");
-    let full = |full: bool| server.run(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
-    for order in orders(&[0, 1, 2, 3]) {
-        let mut guards = [&write, &read, &write, &read].map(|side| Some(side.lock().unwrap()));
-        full(true);
-        for index in order {
-            guards[index].take().unwrap().unlock().unwrap();
-        }
-        for lock in [&read, &write] {
-            assert_eq!(lock.try_lock().unwrap_err().redis_word(), Some("OOM"));
-        }
-        full(false);
-        assert!(server.keys().is_empty());
     }
 }
 

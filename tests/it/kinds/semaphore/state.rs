@@ -149,23 +149,6 @@ fn messages_tell_numbers_of_free_permits() {
 }
 
 #[test]
-fn a_full_memory_refuses_acquires_but_no_release() {
-    let server = RedisServer::start();
-    let client = lockson::Client::connect(&server.url()).unwrap();
-    let semaphore = semaphore_with(&client, 3);
-    let latch = client.get_count_down_latch("latch");
-    latch.set_count_once(2).unwrap();
-    let permits = semaphore.acquire(2).unwrap();
-    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(semaphore.acquire(1).unwrap_err().redis_word(), Some("OOM"));
-    permits.release().unwrap();
-    assert_eq!(free(&semaphore), 3);
-    latch.count_down().unwrap();
-    latch.count_down().unwrap();
-    assert!(latch.wait_for(ms(0)).unwrap());
-}
-
-#[test]
 fn a_user_without_the_right_to_release_takes_nothing() {
     let rig = Rig::start();
     let semaphore = semaphore_with(&rig.direct(), 3);

@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Cancel, Client, ErrorKind, LockKind, Observer, PermitExpirableSemaphore, Semaphore, WaitLasts};
+use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
+use crate::support::faults::Rig;
 use crate::support::{
     Events, SCHEDULING, SOON, STANDSTILLS, at_once, client, fresh, joined, kind_of, median, ms, prefixed, timed,
 };
@@ -133,32 +135,6 @@ fn a_waiter_for_one_passes_a_waiter_for_two() {
 }
 
 #[test]
-fn a_message_wakes_as_many_as_it_counts() {
-    const WAITERS: usize = 100;
-    let (server, taken) = (RedisServer::start(), Mutex::new(vec![]));
-    let client = Client::connect(&server.url()).unwrap();
-    let semaphore = semaphore_with(&client, 0);
-    let questions = thread::scope(|scope| {
-        for _ in 0..WAITERS {
-            scope.spawn(|| {
-                let permits = semaphore.try_acquire_for(1, SOON).unwrap().expect("enough are released");
-                taken.lock().unwrap().push(permits);
-            });
-        }
-        wait_for_waiters(&client, WAITERS);
-        let asked = server.calls_of("evalsha");
-        semaphore.release(7).unwrap();
-        eventually(SOON, "seven are served", || client.waiting().len() == WAITERS - 7);
-        let questions = server.calls_of("evalsha") - asked - 1;
-        semaphore.release(WAITERS as u32 - 7).unwrap();
-        questions
-    });
-    // Answers that arrive out of order tell of permits that are taken by then: of 6 + 5 + 4 + 3 + 2 + 1 in all.
-    assert!((7..=2 * (7 + 21)).contains(&questions), "{questions} questions for seven permits");
-    assert_eq!(free(&semaphore), 0);
-}
-
-#[test]
 fn waiters_of_one_process_are_served_in_order() {
     const WAITERS: usize = 300;
     // Requests for each release.
@@ -193,32 +169,32 @@ fn waiters_of_one_process_are_served_in_order() {
     });
 }
 
+/// The first waiter gives up while it asks for the permit of which a message told.
 #[test]
 fn a_waiter_that_gives_up_passes_its_wake_up_on() {
-    at_once(KINDS, |make| {
-        let client = client();
-        let permits = make(&client, 0);
-        for round in 0..50 {
-            let cancel = Cancel::new();
+    const QUESTIONS: [&str; 2] =
+        [include_str!("../../../../lua/semaphore/acquire.lua"), include_str!("../../../../lua/permits/acquire.lua")];
+    at_once(KINDS.into_iter().zip(QUESTIONS), |(make, question)| {
+        let rig = Rig::start();
+        let client = rig.client();
+        let question = rig.script_of(question);
+        for round in 0..3 {
+            let (permits, cancel) = (make(&client, 0), Cancel::new());
             thread::scope(|scope| {
-                let impatient = scope.spawn(|| permits.take(1, Some(&cancel)));
+                let impatient = scope.spawn(|| permits.take(1, Some(&cancel)).map(drop));
                 wait_for_waiters(&client, 1);
                 let patient = scope.spawn(|| permits.take(1, None).unwrap());
                 wait_for_waiters(&client, 2);
-                let (took, served) = timed(|| {
-                    let cancelling = scope.spawn(|| cancel.cancel());
-                    permits.add(1);
-                    joined(cancelling);
-                    // Whoever was not cancelled has the permit; it goes to the patient one in any case.
-                    drop(joined(impatient));
-                    joined(patient)
-                });
-                assert!(took < ms(800) + STANDSTILLS, "round {round}: the ring was lost: {took:?}");
-                drop(served);
-                permits.add(-1);
+                let asked = rig.proxy.rule(question.clone(), Then::HoldRequest);
+                permits.add(1);
+                asked.wait_hit(SOON);
+                cancel.cancel();
+                assert!(joined(impatient).is_err(), "its request is held");
+                let (took, _permit) = timed(|| joined(patient));
+                asked.remove();
+                assert!(took < ms(300) + STANDSTILLS, "round {round}: the wake-up was lost: {took:?}");
             });
         }
-        assert_eq!(permits.free(), 0);
     });
 }
 
@@ -295,29 +271,6 @@ fn waiters_see_permits_that_no_message_announced() {
     });
     assert!(took < ms(1_000) + SCHEDULING, "{took:?}");
     assert_eq!(free(&semaphore), 0);
-}
-
-#[test]
-fn a_thousand_waiters_with_short_limits_leave_nothing_behind() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
-    let semaphore = semaphore_with(&client, 3);
-    for round in 0..5 {
-        thread::scope(|scope| {
-            for index in 0..200_u64 {
-                let semaphore = &semaphore;
-                let wait = move || {
-                    let limit = if index % 2 == 0 { ms(10) } else { SOON * 2 };
-                    let wish = u32::try_from(index % 3).unwrap() + 1;
-                    drop(semaphore.try_acquire_for(wish, limit).unwrap());
-                };
-                thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, wait).unwrap();
-            }
-        });
-        assert_eq!(free(&semaphore), 3, "round {round}");
-        assert!(client.waiting().is_empty());
-    }
-    eventually(SOON, "no channel is left", || server.channels().is_empty());
 }
 
 #[test]

@@ -1,68 +1,16 @@
-//! Group locks over broken connections, and with few rights.
+//! The rights of a user of group locks.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
-use lockson::{Client, Guard, Lock};
+use lockson::{Client, Lock};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::faults::exactly_once::at_every_byte;
-use crate::support::faults::Rig;
-use crate::support::{SOON, at_once, fields, joined, ms};
+use crate::support::{SOON, at_once, joined, ms};
 
-const GROUP: &str = "once";
 const ACQUIRE: &str = include_str!("../../../../lua/group/acquire.lua");
 const REENTER: &str = include_str!("../../../../lua/group/reenter.lua");
 const RELEASE: &str = include_str!("../../../../lua/group/release.lua");
-
-/// The hold counts by owner.
-fn counts(server: &RedisServer) -> BTreeMap<String, u64> {
-    let fields = fields(server, GROUP).into_iter();
-    let counts = fields.filter_map(|(field, count)| {
-        let (_, owner) = field.strip_suffix(":lock_count")?.split_once(':')?;
-        Some((owner.to_owned(), count.parse().unwrap()))
-    });
-    counts.collect()
-}
-
-#[track_caller]
-fn is_held(rig: &Rig, guard: &Guard, count: u64) {
-    let owners = guard.hold().members().iter().map(|member| (member.owner().to_owned(), count));
-    assert_eq!(counts(&rig.server), owners.collect());
-    assert!(guard.is_held());
-}
-
-#[test]
-fn a_group_taken_over_a_cut_connection_is_taken_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_group_lock(GROUP, ["1", "2"]);
-    let take = |()| {
-        let guard = lock.try_lock().unwrap().expect("no other client wants it");
-        is_held(&rig, &guard, 1);
-        assert!((29_000..=30_000).contains(&rig.time_to_live(GROUP)));
-        guard.unlock().unwrap();
-        rig.assert_no_keys();
-    };
-    at_every_byte(&rig, &rig.script_of(ACQUIRE), || (), take);
-    let reenter = |outer: Guard| {
-        let inner = lock.try_lock().unwrap().expect("this thread holds it");
-        is_held(&rig, &outer, 2);
-        drop(inner);
-        is_held(&rig, &outer, 1);
-        outer.unlock().unwrap();
-        rig.assert_no_keys();
-    };
-    at_every_byte(&rig, &rig.script_of(REENTER), || lock.lock().unwrap(), reenter);
-    let before = rig.server.calls_of("publish");
-    let release = |guard: Guard| {
-        guard.unlock().unwrap();
-        assert_eq!(lock.hold_count(), 0);
-        rig.assert_no_keys();
-    };
-    let points = at_every_byte(&rig, &rig.script_of(RELEASE), || lock.lock().unwrap(), release);
-    assert_eq!(rig.server.calls_of("publish") - before, points, "each release is announced once");
-}
 
 /// The words of `docs/operations.md` for the user of a group lock.
 fn documented_rights() -> Vec<String> {
