@@ -1,10 +1,12 @@
 //! A release hands the lock to a thread of the same process that waits for it, and nothing comes of it twice.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use lockson::{Client, ErrorKind, Lock, Loss, Observer, WaitLasts};
 use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
@@ -268,4 +270,44 @@ fn other_waits_for_the_name_are_not_handed_the_lock() {
         });
         assert_eq!(rig.proxy.fitting_since(mark, &rig.script("hand_on")).len(), 0, "{what}");
     }
+}
+
+/// Holds up each thread that tells of its long wait, from the time on that it is told to.
+#[derive(Debug)]
+struct Talks(Arc<AtomicBool>, Sender<String>, Receiver<()>);
+
+impl Observer for Talks {
+    fn still_waiting(&self, event: &WaitLasts) {
+        if self.0.load(Ordering::Acquire) {
+            self.1.send(event.owner().to_owned()).unwrap();
+            self.2.recv_timeout(SOON).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_tells_of_its_wait_is_not_handed_the_lock() {
+    let rig = Rig::start();
+    let ((tell, told), (go, goes), talks) = (unbounded(), unbounded(), Arc::new(AtomicBool::new(false)));
+    let observer = Talks(Arc::clone(&talks), tell, goes);
+    let client = rig.builder().watchdog(ms(1_000), ms(100)).observer(observer).connect().unwrap();
+    hears(&rig, &client);
+    talks.store(true, Ordering::Release);
+    let lock = client.get_lock(NAME);
+    let guard = lock.owned().lock().unwrap();
+    let mark = rig.proxy.mark();
+    thread::scope(|scope| {
+        let waiting = waiter(scope, &client, lock);
+        let owner = told.recv_timeout(SOON).unwrap();
+        guard.unlock().unwrap();
+        go.send(()).unwrap();
+        assert_eq!(joined(waiting), Ok(owner));
+    });
+    assert_eq!(
+        rig.proxy.fitting_since(mark, &rig.script("hand_on")).len(),
+        0,
+        "a thread was chosen that did not sleep"
+    );
+    assert!(told.is_empty(), "it is told once");
+    rig.assert_no_keys();
 }

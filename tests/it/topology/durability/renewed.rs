@@ -5,12 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, Durability, Loss, OwnedGuard, OwnedLock};
+use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::scene::{Copied, one};
 use crate::campaign::Campaign;
-use crate::support::{Events, Random, SOON, TTL, at_once, brisk, fresh, ms, ttl_ms};
+use crate::support::{Events, Random, SOON, TICK, TTL, at_once, brisk, fresh, ms, ttl_ms};
 
 #[test]
 fn a_renewal_that_no_replica_has_prolongs_nothing() {
@@ -43,6 +44,30 @@ fn a_batch_of_renewals_waits_once() {
     let (waits, renewals) = (copied.master.calls_of("wait"), copied.master.calls_of("evalsha"));
     assert!((5..=renewals + 1).contains(&waits) && waits < 30, "{waits} for {renewals}");
     assert!(guards.iter().all(|guard| guard.is_held()));
+}
+
+#[test]
+fn a_hold_that_ended_meanwhile_costs_its_batch_nothing() {
+    let copied = Copied::start(1);
+    let (proxy, events) = (Proxy::start(copied.master.address()), Events::default());
+    let client = Client::builder(&proxy.url()).watchdog(TTL, TICK).durability(one()).observer(events.clone());
+    let client = client.connect().unwrap();
+    let mut guards = Vec::from([(); 2].map(|()| client.get_lock(fresh("batch")).owned().lock().unwrap()));
+    let renew: String = copied.master.query(&["SCRIPT", "LOAD", include_str!("../../../../lua/plain/renew.lua")]);
+    let renewals = When::script().containing(&renew);
+    let renewal = proxy.wait_for_since(proxy.mark(), &renewals, SOON);
+    let touches = When::script().containing("durability/touch").on_connection(renewal.connection);
+    let held = proxy.rule(touches.clone(), Then::HoldRequest);
+    // The key that stands for the batch goes between renewal and touch.
+    let touch = held.wait_hit(SOON);
+    let ended = guards.iter().position(|guard| touch.contains(guard.name())).expect("a key of the batch");
+    copied.master.run(&["DEL", guards.remove(ended).name()]);
+    held.release();
+    let next = proxy.wait_for_since(touch.number + 1, &touches, SOON);
+    assert!(next.contains(guards[0].name()), "the next key of the batch: {next:?}");
+    proxy.wait_for_since(next.number + 1, &renewals, SOON);
+    assert!(events.errors_of("not renewed").is_empty(), "{events:?}");
+    assert!(guards[0].is_held());
 }
 
 /// A client at a master, and later one at its replica, which leaves the master and becomes one itself.
