@@ -45,7 +45,7 @@ fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()
             Box::new(move || lock.lock()?.unlock())
         }
         "read-pair" => {
-            let lock = client.get_read_write_lock(name).get_read_lock();
+            let lock = client.get_read_write_lock(name).read();
             Box::new(move || lock.lock()?.unlock())
         }
         "permits-pair" => {

@@ -49,7 +49,7 @@ fn candidate(url: &str, text: &str) -> Outcome<()> {
     // The defaults are 30 and 10 seconds.
     let client = Client::builder(url).watchdog(Duration::from_secs(2), Duration::from_millis(500)).connect()?;
     client.get_election(NAME).candidate(text).lead(|leadership| {
-        while leadership.is_leader() {
+        while leadership.is_held() {
             // One round of the work that one process at a time may do. A store gets `leadership.token()` with each write.
             thread::sleep(Duration::from_millis(100));
         }

@@ -1,6 +1,5 @@
 //! Leader election: candidates, the leadership of the elected one, and what others see of it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::{Handle, Inquiry, Modifiers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::OwnedGuard;
+use crate::guard::{Guard, OwnedGuard};
 use crate::hold::Hold;
 use crate::kinds::leader::{self, Leader, LeaderLock, Reading};
 use crate::lock::{Lock, OwnedLock};
@@ -28,7 +27,7 @@ use crate::token::FencingToken;
 /// # let client = lockson::Client::connect("redis://localhost")?;
 /// let election = client.get_election("scheduler");
 /// let leadership = election.candidate("host-7:8080").campaign()?;
-/// while leadership.is_leader() {
+/// while leadership.is_held() {
 ///     // ... one round of work that one machine at a time may do ...
 /// #   break;
 /// }
@@ -58,14 +57,14 @@ pub struct Election {
 #[derive(Clone, Debug)]
 #[must_use = "a candidate does nothing until it campaigns"]
 pub struct Candidate {
-    lock: OwnedLock<FencingToken>,
+    lock: OwnedLock<Term>,
     text: Arc<str>,
 }
 
 /// The leadership of this process; dropping it resigns.
 ///
 /// The leadership is renewed until then. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout);
-/// where the outcome matters, call [`resign`](Self::resign). A leadership may move to another thread. It answers as its
+/// where the outcome matters, call [`resign`](Guard::resign). A leadership may move to another thread. It answers as its
 /// [`Hold`]: [`lost`](Hold::lost), [`wait_lost`](Hold::wait_lost) and [`on_lost`](Hold::on_lost) tell of its end.
 ///
 /// ```no_run
@@ -76,18 +75,23 @@ pub struct Candidate {
 /// // Or, on a thread of its own:
 /// let hold = leadership.hold().clone();
 /// std::thread::spawn(move || hold.wait_lost(Duration::MAX));
-/// if leadership.is_leader() {
+/// if leadership.is_held() {
 ///     // ... write, with leadership.token() ...
 /// }
 /// leadership.resign()?;
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "a leadership that is dropped at once ends at once; bind it: `let _leadership = ...`"]
-pub struct Leadership {
-    guard: OwnedGuard<FencingToken>,
-    candidate: Arc<str>,
-}
+pub type Leadership = OwnedGuard<Term>;
+
+/// Marks the guard of a [leadership](Leadership), whose term it numbers.
+///
+/// ```no_run
+/// fn number<On>(leadership: &lockson::Guard<lockson::Term, On>) -> u64 {
+///     leadership.token().value()
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Term(FencingToken);
 
 impl Election {
     pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
@@ -143,8 +147,9 @@ impl Election {
     pub fn candidate(&self, text: impl AsRef<str>) -> Candidate {
         let text: Arc<str> = text.as_ref().into();
         let kind = Arc::new(LeaderLock { candidate: Arc::clone(&text) });
-        let lock = Lock::fenced(&self.handle, kind, self.name.clone()).with(self.modifiers.clone()).owned();
-        Candidate { lock, text }
+        let term = |hold: &Hold| hold.token().map(Term);
+        let lock = Lock::carrying(term, &self.handle, kind, self.name.clone());
+        Candidate { lock: lock.with(self.modifiers.clone()).owned(), text }
     }
 
     /// Asks Redis who leads; `None` where no candidate does.
@@ -228,19 +233,6 @@ impl Election {
 }
 
 impl Candidate {
-    /// Returns a candidate whose waits end when `cancel` is used.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let stop = lockson::Cancel::new();
-    /// let candidate = client.get_election("scheduler").candidate("host-7").with_cancel(&stop);
-    /// let leadership = candidate.campaign()?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { lock: self.lock.with_cancel(cancel), text: Arc::clone(&self.text) }
-    }
-
     /// Waits until this candidate leads, without limit.
     ///
     /// ```no_run
@@ -253,7 +245,7 @@ impl Candidate {
     ///
     /// As [`Lock::lock`], and `BadInput` for too long a text.
     pub fn campaign(&self) -> Result<Leadership> {
-        self.checked()?.lock.lock().map(|guard| self.leads(guard))
+        self.checked()?.lock.lock()
     }
 
     /// Leads if no other candidate does, without waiting; `None` where another one leads.
@@ -271,7 +263,7 @@ impl Candidate {
     ///
     /// As [`Lock::try_lock`], and `BadInput` for too long a text.
     pub fn try_campaign(&self) -> Result<Option<Leadership>> {
-        Ok(self.checked()?.lock.try_lock()?.map(|guard| self.leads(guard)))
+        self.checked()?.lock.try_lock()
     }
 
     /// Waits until this candidate leads, for at most `wait`; `None` when the time is up.
@@ -288,7 +280,7 @@ impl Candidate {
     ///
     /// As [`Lock::try_lock_for`], and `BadInput` for too long a text.
     pub fn campaign_for(&self, wait: Duration) -> Result<Option<Leadership>> {
-        Ok(self.checked()?.lock.try_lock_for(wait)?.map(|guard| self.leads(guard)))
+        self.checked()?.lock.try_lock_for(wait)
     }
 
     /// Campaigns, runs `work` as the leader, resigns, and returns what `work` returned: a job on one machine at a time.
@@ -302,7 +294,7 @@ impl Candidate {
     /// # fn one_round(token: lockson::FencingToken) -> bool { true }
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// client.get_election("scheduler").candidate("host-7").lead(|leadership| {
-    ///     while leadership.is_leader() {
+    ///     while leadership.is_held() {
     ///         if one_round(leadership.token()) {
     ///             break; // all is done: nobody needs to lead
     ///         }
@@ -318,7 +310,7 @@ impl Candidate {
         loop {
             let leadership = self.campaign()?;
             let outcome = work(&leadership);
-            match leadership.guard.end_protected_work() {
+            match leadership.end_protected_work() {
                 Err(error) if error.is_lost() => {}
                 ended => return ended.map(|()| outcome),
             }
@@ -337,27 +329,9 @@ impl Candidate {
         }
         Ok(self)
     }
-
-    fn leads(&self, guard: OwnedGuard<FencingToken>) -> Leadership {
-        Leadership { guard, candidate: Arc::clone(&self.text) }
-    }
 }
 
-impl Leadership {
-    /// Returns whether this process leads, as far as it knows; see [`Hold::is_held`]. No I/O.
-    ///
-    /// ```no_run
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let leadership = client.get_election("scheduler").candidate("host-7").campaign()?;
-    /// if leadership.is_leader() {
-    ///     // ... write ...
-    /// }
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn is_leader(&self) -> bool {
-        self.guard.is_held()
-    }
-
+impl<On> Guard<Term, On> {
     /// Returns the token of this term, for the store; a later term has a greater one.
     ///
     /// ```no_run
@@ -368,17 +342,7 @@ impl Leadership {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn token(&self) -> FencingToken {
-        self.guard.token()
-    }
-
-    /// Returns the text of the candidate that leads.
-    pub fn candidate(&self) -> &str {
-        &self.candidate
-    }
-
-    /// Lends the hold of this leadership, whose clone may move to a thread that watches it.
-    pub fn hold(&self) -> &Hold {
-        self.guard.hold()
+        self.carried.0
     }
 
     /// Ends the leadership, and returns the outcome.
@@ -399,14 +363,6 @@ impl Leadership {
     ///
     /// As [`Guard::unlock`](crate::Guard::unlock).
     pub fn resign(self) -> Result<()> {
-        self.guard.unlock()
-    }
-}
-
-impl Deref for Leadership {
-    type Target = Hold;
-
-    fn deref(&self) -> &Hold {
-        self.guard.hold()
+        self.unlock()
     }
 }

@@ -55,7 +55,7 @@ pub struct Guard<T = (), On = ItsThread> {
     hold: Hold,
     /// One for each lock of the hold; empty once the guard was released.
     numbers: GuardNumbers,
-    carried: T,
+    pub(crate) carried: T,
     on: PhantomData<On>,
 }
 

@@ -169,7 +169,7 @@ pub use config::ClientBuilder;
 #[cfg(feature = "credentials")]
 pub use credentials::{Credentials, Login};
 pub use durability::Durability;
-pub use election::{Candidate, Election, Leadership};
+pub use election::{Candidate, Election, Leadership, Term};
 pub use error::{Error, ErrorKind, Loss, Result};
 pub use event::{
     HoldEnded, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed,
@@ -182,7 +182,7 @@ pub use kinds::{ACCEPT_IF_NOT_OLDER, Backoff, Leader, ReleaseBy, TokenOptions};
 pub use latch::CountDownLatch;
 pub use listing::{HeldLock, LockKind, LockWaiter};
 pub use lock::{Holder, Lock, OwnedLock, ReadWriteLock};
-pub use permits::{ExpiringPermits, PermitExpirableSemaphore, PermitId};
+pub use permits::{ExpiringPermit, ExpiringPermits, PermitExpirableSemaphore, PermitId};
 pub use red::RedLock;
 pub use script::examination::{ClientSettings, ClockDifference, Examination};
 pub use semaphore::{Permits, Semaphore};

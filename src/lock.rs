@@ -165,7 +165,13 @@ impl Lock<FencingToken> {
 }
 
 impl<T> Lock<T> {
-    fn carrying(carried: fn(&Hold) -> Option<T>, handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
+    /// A lock whose guards carry a part of their hold.
+    pub(crate) fn carrying(
+        carried: fn(&Hold) -> Option<T>,
+        handle: &Handle,
+        kind: Arc<dyn Kind>,
+        name: GivenName,
+    ) -> Self {
         let locks = match name.checked() {
             Ok(name) => Locks::One(SingleLock { handle: handle.clone(), kind, name: name.clone() }),
             Err(error) => Locks::Impossible(name.as_str().into(), error),

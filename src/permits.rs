@@ -1,7 +1,6 @@
 //! Expiring permits: the handle of a semaphore whose permits return by themselves, and the permits of a holder.
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +9,7 @@ use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::{Handle, Modifiers};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::guard::OwnedGuard;
-use crate::hold::Hold;
+use crate::guard::{Guard, OwnedGuard};
 use crate::kinds::permits::{self, PermitLock};
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
@@ -24,8 +22,8 @@ use crate::time::Lease;
 /// `RPermitExpirableSemaphore`.
 ///
 /// Taken permits are renewed until they are given back, or are taken for a [lease](Self::with_lease). They can end
-/// earlier than their holder expects, as a lock can; [`Hold`] tells. The number of permits is set once, by whichever
-/// client comes first:
+/// earlier than their holder expects, as a lock can; their [`Hold`](crate::Hold) tells. The number of permits is set
+/// once, by whichever client comes first:
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -48,7 +46,7 @@ pub struct PermitExpirableSemaphore {
 ///
 /// They belong to no thread and may move to another one. They are lost together: when one of them is gone, the others
 /// are given back with the drop. A drop takes at most [`drop_timeout`](crate::ClientBuilder::drop_timeout). They answer as
-/// their [`Hold`], which is held while all of them are.
+/// their [`Hold`](crate::Hold), which is held while all of them are.
 ///
 /// ```no_run
 /// # let client = lockson::Client::connect("redis://localhost")?;
@@ -59,11 +57,17 @@ pub struct PermitExpirableSemaphore {
 /// });
 /// # Ok::<(), lockson::Error>(())
 /// ```
-#[derive(Debug)]
-#[must_use = "permits that are dropped at once are given back at once; bind them: `let _permits = ...`"]
-pub struct ExpiringPermits {
-    guard: OwnedGuard,
-}
+pub type ExpiringPermits = OwnedGuard<ExpiringPermit>;
+
+/// Marks the guard of [expiring permits](ExpiringPermits).
+///
+/// ```no_run
+/// fn watch<On>(permits: &lockson::Guard<lockson::ExpiringPermit, On>) {
+///     permits.on_lost(|loss| eprintln!("stop the calls: {loss}"));
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ExpiringPermit(());
 
 /// The id of one permit, as Redisson shows it: 32 hexadecimal digits.
 ///
@@ -158,7 +162,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`Lock::lock`](crate::Lock::lock). `BadInput` for another number of permits.
     pub fn acquire(&self, permits: u32) -> Result<ExpiringPermits> {
-        self.taking(permits)?.lock().map(|guard| ExpiringPermits { guard })
+        self.taking(permits)?.lock()
     }
 
     /// Takes this many permits if they are free, without waiting; `None` if too few are free.
@@ -176,7 +180,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`Lock::try_lock`](crate::Lock::try_lock). `BadInput` for another number of permits than 1 to 1,000.
     pub fn try_acquire(&self, permits: u32) -> Result<Option<ExpiringPermits>> {
-        Ok(self.taking(permits)?.try_lock()?.map(|guard| ExpiringPermits { guard }))
+        self.taking(permits)?.try_lock()
     }
 
     /// Takes this many permits, all or none; waits for at most `wait`. `None` when the time is up.
@@ -193,7 +197,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`Lock::try_lock_for`](crate::Lock::try_lock_for). `BadInput` for another number of permits than 1 to 1,000.
     pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpiringPermits>> {
-        Ok(self.taking(permits)?.try_lock_for(wait)?.map(|guard| ExpiringPermits { guard }))
+        self.taking(permits)?.try_lock_for(wait)
     }
 
     /// Gives permits of whatever holder back by their ids, all or none. A holder with this crate is told of its loss.
@@ -227,7 +231,7 @@ impl PermitExpirableSemaphore {
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
     ///
-    /// For permits of this process use [`Hold::extend`]: a holder does not learn of a shorter lease.
+    /// For permits of this process use [`Hold::extend`](crate::Hold::extend): a holder does not learn of a shorter lease.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -391,10 +395,11 @@ impl PermitExpirableSemaphore {
     }
 
     /// The lock whose holders have this many permits.
-    fn taking(&self, permits: u32) -> Result<OwnedLock> {
+    fn taking(&self, permits: u32) -> Result<OwnedLock<ExpiringPermit>> {
         query::check_taking(permits, MOST_PERMITS).map_err(|error| self.named(error))?;
         let kind = Arc::new(PermitLock { permits, skew_ms: self.handle.peer_clock_skew_ms() });
-        Ok(Lock::new(&self.handle, kind, self.name.clone()).with(self.modifiers.clone()).owned())
+        let lock = Lock::carrying(|_| Some(ExpiringPermit(())), &self.handle, kind, self.name.clone());
+        Ok(lock.with(self.modifiers.clone()).owned())
     }
 
     fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
@@ -418,7 +423,7 @@ impl PermitExpirableSemaphore {
     }
 }
 
-impl ExpiringPermits {
+impl<On> Guard<ExpiringPermit, On> {
     /// Returns the ids of these permits, by which others can give them back.
     ///
     /// ```no_run
@@ -428,7 +433,7 @@ impl ExpiringPermits {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn ids(&self) -> Vec<PermitId> {
-        ids_of(&OwnerId::encoded(self.guard.owner()))
+        ids_of(&OwnerId::encoded(self.owner()))
     }
 
     /// Gives the permits back, and returns the outcome.
@@ -446,49 +451,7 @@ impl ExpiringPermits {
     /// As [`Guard::unlock`](crate::Guard::unlock). Where some of the permits were lost, the background gives back the
     /// others, a moment after the call.
     pub fn release(self) -> Result<()> {
-        self.guard.unlock()
-    }
-
-    /// Drops the permits without giving them back: they expire.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// // At most 100 calls a minute: each takes a permit for a minute, however short it is.
-    /// let calls = client.get_permit_expirable_semaphore("paid-api").with_lease(Duration::from_secs(60));
-    /// let permit = calls.acquire(1)?;
-    /// permit.keep_until_expiry();
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn keep_until_expiry(self) {
-        self.guard.keep_until_expiry();
-    }
-
-    /// Lends the hold of these permits, whose clone may move to a thread that watches it.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # let client = lockson::Client::connect("redis://localhost")?;
-    /// let permit = client.get_permit_expirable_semaphore("paid-api").acquire(1)?;
-    /// permit.on_lost(|loss| eprintln!("stop the call: {loss}"));
-    /// let hold = permit.hold().clone();
-    /// std::thread::spawn(move || hold.wait_lost(Duration::MAX));
-    /// if permit.is_held() && permit.lost().is_none() {
-    ///     println!("for {:?} at least", permit.remaining());
-    /// }
-    /// permit.extend(Duration::from_secs(60))?;
-    /// # Ok::<(), lockson::Error>(())
-    /// ```
-    pub fn hold(&self) -> &Hold {
-        self.guard.hold()
-    }
-}
-
-impl Deref for ExpiringPermits {
-    type Target = Hold;
-
-    fn deref(&self) -> &Hold {
-        self.guard.hold()
+        self.unlock()
     }
 }
 

@@ -36,9 +36,9 @@ impl Scene {
             Kind::Election => self.lead(&client.get_election("jobs")),
             Kind::Fair => self.take("fair", true, &client.get_fair_lock("fair")),
             Kind::Shared if self.world.below(3) == 0 => {
-                self.take("shared", true, &client.get_read_write_lock("shared").get_write_lock());
+                self.take("shared", true, &client.get_read_write_lock("shared").write());
             }
-            Kind::Shared => self.take("shared", false, &client.get_read_write_lock("shared").get_read_lock()),
+            Kind::Shared => self.take("shared", false, &client.get_read_write_lock("shared").read()),
             Kind::Fenced => self.take_fenced(&client.get_fenced_lock("fenced")),
             Kind::Permits => self.take_permit(&client.get_semaphore("permits")),
             Kind::Expiring => self.take_expiring(&client.get_permit_expirable_semaphore("expiring")),

@@ -116,7 +116,7 @@ impl Scene {
         let (name, lock) = match self.world.below(4) {
             0 => ("fair", client.get_fair_lock("fair")),
             1 => ("spun", client.get_spin_lock("spun")),
-            2 => ("shared", client.get_read_write_lock("shared").get_write_lock()),
+            2 => ("shared", client.get_read_write_lock("shared").write()),
             _ => ("plain", client.get_lock("plain")),
         };
         match lock.try_lock_for(Duration::from_millis(self.world.below(50))) {

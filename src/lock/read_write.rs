@@ -71,16 +71,6 @@ impl ReadWriteLock {
         self.side(Side::Exclusive)
     }
 
-    /// Returns the read side, by its name in Redisson; see [`read`](Self::read).
-    pub fn get_read_lock(&self) -> Lock {
-        self.read()
-    }
-
-    /// Returns the write side, by its name in Redisson; see [`write`](Self::write).
-    pub fn get_write_lock(&self) -> Lock {
-        self.write()
-    }
-
     fn side(&self, side: Side) -> Lock {
         let kind = ReadWrite { side, on_cluster: self.handle.has_slots() };
         Lock::new(&self.handle, Arc::new(kind), self.name.clone())

@@ -76,8 +76,8 @@ impl Shop {
     /// Writes the accounts, again and again, on one machine of all, until the service ends.
     pub fn keep_accounts(&self, machine: &str, is_over: impl Fn() -> bool) -> Outcome<()> {
         let last_term = self.client.get_election("job:accounts").candidate(machine).lead(|leadership| {
-            while leadership.is_leader() && !is_over() {
-                self.write_accounts(leadership)?;
+            while leadership.is_held() && !is_over() {
+                self.write_accounts(leadership, machine)?;
                 thread::sleep(BETWEEN_ACCOUNTS);
             }
             Ok(())
@@ -88,12 +88,12 @@ impl Shop {
         }
     }
 
-    fn write_accounts(&self, leadership: &Leadership) -> rusqlite::Result<()> {
+    fn write_accounts(&self, leadership: &Leadership, writer: &str) -> rusqlite::Result<()> {
         let statement = "INSERT INTO account (term, writer, rows) SELECT ?1, ?2, 1
                          WHERE NOT EXISTS (SELECT 1 FROM account WHERE term > ?1)
                          ON CONFLICT (term) DO UPDATE SET rows = rows + 1";
         let term = i64::from(leadership.token());
-        self.database()?.execute(statement, (term, leadership.candidate())).map(drop)
+        self.database()?.execute(statement, (term, writer)).map(drop)
     }
 }
 

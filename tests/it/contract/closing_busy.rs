@@ -16,8 +16,7 @@ use crate::support::{Events, Random, SCHEDULING, SOON, fresh, joined, kind_of, m
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {
     thread::scope(|scope| {
-        let reading =
-            scope.spawn(|| busy_closes("read", |client, name| client.get_read_write_lock(name).get_read_lock()));
+        let reading = scope.spawn(|| busy_closes("read", |client, name| client.get_read_write_lock(name).read()));
         for_every_kind(|kind| busy_closes(kind.label, kind.lock));
         joined(reading);
     });

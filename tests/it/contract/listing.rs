@@ -39,8 +39,8 @@ fn held_tells_kind_age_token_and_keeper() {
 fn held_tells_which_side_of_a_read_write_lock() {
     let client = client();
     let lock = client.get_read_write_lock(crate::support::fresh("sides"));
-    let writing = lock.get_write_lock().lock().unwrap();
-    let reading = lock.get_read_lock().lock().unwrap();
+    let writing = lock.write().lock().unwrap();
+    let reading = lock.read().lock().unwrap();
     assert_eq!(client.held()[0].kind(), LockKind::Write);
     writing.unlock().unwrap();
     assert_eq!(client.held()[0].kind(), LockKind::Read);

@@ -13,7 +13,7 @@ use crate::support::{Events, SOON, brisk, brisk_client, client, kind_of, ms, rea
 /// The kind beside the exclusive kinds.
 pub(super) static READ: Kind = Kind {
     label: "read",
-    lock: |client, name| client.get_read_write_lock(name).get_read_lock(),
+    lock: |client, name| client.get_read_write_lock(name).read(),
     reenters: true,
     counted: true,
     channel: Some(read_write_channel),
@@ -49,7 +49,7 @@ fn a_message_about_a_lease_costs_a_question_and_no_lock() {
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.with_lease(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);
-        let waiting = client.get_read_write_lock(lock.name()).get_write_lock();
+        let waiting = client.get_read_write_lock(lock.name()).write();
         let waiting = if kind.label == "read" { waiting } else { lock.clone() };
         thread::scope(|scope| {
             let waiter = scope.spawn(move || waiting.try_lock_for(SOON * 3).unwrap().is_some());
@@ -92,11 +92,7 @@ fn a_key_without_end_gets_no_less_than_its_holder_believes() {
 
 /// A lock of another client that conflicts with this lock.
 fn rival(kind: &Kind, name: &str) -> Lock {
-    if kind.label == READ.label {
-        client().get_read_write_lock(name).get_write_lock()
-    } else {
-        kind.get_lock(&client(), name)
-    }
+    if kind.label == READ.label { client().get_read_write_lock(name).write() } else { kind.get_lock(&client(), name) }
 }
 
 /// Waits until a request of this sort had its effect.

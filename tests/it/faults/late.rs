@@ -215,17 +215,17 @@ fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
     let rig = Rig::start();
     let lock = rig.impatient().connect().unwrap().get_read_write_lock(NAME);
     let other = rig.direct().get_read_write_lock(NAME);
-    let writing = lock.get_write_lock().lock().unwrap();
-    lock.get_read_lock().with_lease(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
+    let writing = lock.write().lock().unwrap();
+    lock.read().with_lease(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
     let deaf = rig.proxy.rule(fences().always(), Then::SwallowRequest);
     let mute = rig.proxy.rule(When::script().always(), Then::SwallowRequest);
     writing.unlock().unwrap_err();
     deaf.remove();
     mute.remove();
     // The guard is gone; readers are admitted as soon as the release reaches Redis.
-    let reading = other.get_read_lock().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
+    let reading = other.read().try_lock_for(Duration::from_secs(8)).unwrap().expect("writing has ended");
     reading.unlock().unwrap();
-    assert!(other.get_write_lock().try_lock().unwrap().is_none(), "the kept read hold remains");
+    assert!(other.write().try_lock().unwrap().is_none(), "the kept read hold remains");
 }
 
 /// The background is writing an inner release that failed at first, and does not know of the next release.

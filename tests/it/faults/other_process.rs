@@ -95,8 +95,8 @@ pub(crate) fn lock_of(client: &Client, kind: &str, name: &str) -> Lock {
         "plain" => client.get_lock(name),
         "fair" => client.get_fair_lock(name),
         "fenced" => client.get_fenced_lock(name).into(),
-        "read" => client.get_read_write_lock(name).get_read_lock(),
-        "write" => client.get_read_write_lock(name).get_write_lock(),
+        "read" => client.get_read_write_lock(name).read(),
+        "write" => client.get_read_write_lock(name).write(),
         _ => panic!("no kind is called {kind:?}"),
     }
 }
@@ -186,7 +186,8 @@ fn work(client: &Client, lane: &str, orders: &Receiver<Vec<String>>) {
                 answer
             }
             ["look"] => {
-                if leadership.as_ref().is_some_and(Leadership::is_leader) { "leads" } else { "lost" }.to_owned()
+                if leadership.as_ref().is_some_and(|leadership| leadership.is_held()) { "leads" } else { "lost" }
+                    .to_owned()
             }
             ["resign"] => match leadership.take().map(Leadership::resign) {
                 Some(Ok(())) => "resigned".to_owned(),

@@ -87,7 +87,7 @@ fn no_hold_is_renewed_after_any_outcome_of_its_release() {
 fn a_key_of_a_wrong_type_does_not_stop_its_batch() {
     let kinds: [fn(&Client, &str) -> Lock; 3] = [
         |client, name| client.get_lock(name),
-        |client, name| client.get_read_write_lock(name).get_read_lock(),
+        |client, name| client.get_read_write_lock(name).read(),
         |client, name| client.get_token_lock(name),
     ];
     thread::scope(|scope| kinds.into_iter().for_each(|kind| drop(scope.spawn(move || with_a_wrong_type(kind)))));

@@ -155,8 +155,8 @@ fn a_shortened_lock_is_told_when_the_server_removes_it() {
 fn a_reader_is_told_though_other_readers_stay() {
     let server = RedisServer::start();
     let (client, others) = (patient_client(&server), Client::connect(&server.url()).unwrap());
-    let theirs = others.get_read_write_lock("shared").get_read_lock().lock().unwrap();
-    let ours = client.get_read_write_lock("shared").get_read_lock().owned().lock().unwrap();
+    let theirs = others.get_read_write_lock("shared").read().lock().unwrap();
+    let ours = client.get_read_write_lock("shared").read().owned().lock().unwrap();
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let since = Instant::now();
     server.run(&["HDEL", "shared", ours.owner()]);

@@ -55,7 +55,7 @@ fn only_fenced_locks_have_tokens() {
         client.get_lock(fresh("plain")).lock().unwrap(),
         client.get_fair_lock(fresh("fair")).lock().unwrap(),
         client.get_spin_lock(fresh("spin")).lock().unwrap(),
-        client.get_read_write_lock(fresh("rw")).get_write_lock().lock().unwrap(),
+        client.get_read_write_lock(fresh("rw")).write().lock().unwrap(),
     ] {
         assert_eq!(guard.hold().token(), None);
     }

@@ -80,10 +80,10 @@ fn a_lock_of_one_owner_shows_kind_owner_and_process() {
     assert!(held_for >= ms(20) && held_for <= before.elapsed() + ms(2), "{held_for:?}");
 
     let lock = client.get_read_write_lock(fresh("inspect"));
-    let writing = lock.get_write_lock().lock().unwrap();
+    let writing = lock.write().lock().unwrap();
     let found = held(&client, writing.name(), LockKind::Write, writing.owner());
     assert_eq!(only(&found).side(), Some(LockKind::Write));
-    let reading = lock.get_read_lock().lock().unwrap();
+    let reading = lock.read().lock().unwrap();
     let found = client.inspect(writing.name()).unwrap();
     let sides: Vec<_> = found.holders().iter().map(|holder| (holder.owner(), holder.side())).collect();
     assert_eq!(sides, [(reading.owner(), Some(LockKind::Read)), (writing.owner(), Some(LockKind::Write))]);
@@ -92,7 +92,7 @@ fn a_lock_of_one_owner_shows_kind_owner_and_process() {
 #[test]
 fn readers_have_a_time_of_their_own() {
     let (client, name) = (client(), fresh("inspect"));
-    let lock = client.get_read_write_lock(&name).get_read_lock().with_lease(Duration::from_secs(20));
+    let lock = client.get_read_write_lock(&name).read().with_lease(Duration::from_secs(20));
     let guard = lock.lock().unwrap();
     let found = held(&client, &name, LockKind::Read, guard.owner());
     assert_eq!(only(&found).side(), Some(LockKind::Read));
@@ -180,13 +180,13 @@ fn waiters_of_a_fair_lock_are_listed_in_their_order() {
 fn listening_clients_are_counted_for_each_kind() {
     let (holding, waiting) = (client(), client());
     let (lock, semaphore, latch) = (fresh("inspect"), fresh("inspect"), fresh("inspect"));
-    let reading = holding.get_read_write_lock(&lock).get_read_lock().lock().unwrap();
+    let reading = holding.get_read_write_lock(&lock).read().lock().unwrap();
     let (permits, count) = (holding.get_semaphore(&semaphore), holding.get_count_down_latch(&latch));
     permits.set_permits_once(0).unwrap();
     count.set_count_once(1).unwrap();
     thread::scope(|scope| {
         let waiters = [
-            scope.spawn(|| drop(waiting.get_read_write_lock(&lock).get_write_lock().lock().unwrap())),
+            scope.spawn(|| drop(waiting.get_read_write_lock(&lock).write().lock().unwrap())),
             scope.spawn(|| drop(waiting.get_semaphore(&semaphore).acquire(1).unwrap())),
             scope.spawn(|| waiting.get_count_down_latch(&latch).wait().unwrap()),
         ];
@@ -356,8 +356,8 @@ fn a_scan_lists_what_is_certainly_a_held_lock() {
     let plain = client.get_lock("plain").lock().unwrap();
     let fair = client.get_fair_lock("fair").lock().unwrap();
     let fenced = client.get_fenced_lock("fenced").lock().unwrap();
-    let reading = client.get_read_write_lock("read").get_read_lock().lock().unwrap();
-    let writing = client.get_read_write_lock("write").get_write_lock().lock().unwrap();
+    let reading = client.get_read_write_lock("read").read().lock().unwrap();
+    let writing = client.get_read_write_lock("write").write().lock().unwrap();
     let token = client.get_token_lock("token").lock().unwrap();
     let value = client.get_group_lock("group", ["a", "b"]).lock().unwrap();
     let leader = client.get_election("leader").candidate("a").campaign().unwrap();

@@ -22,7 +22,7 @@ fn one_candidate_leads_and_everybody_can_ask_which() {
     assert_eq!(theirs.leader().unwrap(), None);
     let before = SystemTime::now();
     let leadership = ours.candidate("host-7 {ä}\n").campaign().unwrap();
-    assert!(leadership.is_leader() && leadership.candidate() == "host-7 {ä}\n");
+    assert!(leadership.is_held());
     assert!(theirs.candidate("b").try_campaign().unwrap().is_none());
     assert!(ours.candidate("c").campaign_for(ms(50)).unwrap().is_none(), "a thread does not re-enter a leadership");
     let leader = theirs.leader().unwrap().expect("somebody leads");
@@ -75,10 +75,10 @@ fn work_runs_in_each_term_until_one_lasts_to_its_end() {
 #[test]
 fn a_cancel_ends_the_campaign_of_a_job_and_not_the_job() {
     let (election, stop) = (client().get_election(fresh("election")), Cancel::new());
-    let candidate = election.candidate("a").with_cancel(&stop);
+    let candidate = election.with_cancel(&stop).candidate("a");
     let lasted = candidate.lead(|leadership| {
         stop.cancel();
-        leadership.is_leader()
+        leadership.is_held()
     });
     assert!(lasted.unwrap());
     assert_eq!(kind_of(candidate.lead(|_| panic!("it must not run"))), ErrorKind::Cancelled);
@@ -94,7 +94,7 @@ fn the_text_lives_exactly_as_long_as_the_lock() {
         let (lock, text) = (ttl_ms(&server, &name), ttl_ms(&server, &leader_key(&name)));
         assert!(lock > 0 && (lock - text).abs() < 200, "{lock} and {text}");
     }
-    assert!(leadership.is_leader() && election.leader().unwrap().is_some());
+    assert!(leadership.is_held() && election.leader().unwrap().is_some());
     // Text without its lock is nobody's.
     server.run(&["DEL", &name]);
     assert_eq!(election.leader().unwrap(), None);
@@ -206,14 +206,14 @@ fn a_wait_for_a_change_ends_with_its_time_or_its_cancel() {
     let waits = election.with_cancel(&stop);
     thread::scope(|scope| {
         let observer = scope.spawn(|| waits.wait_change(last.as_ref(), Duration::MAX).map(drop));
-        let rivals = [waits.candidate("b"), election.candidate("c").with_cancel(&stop)]
+        let rivals = [waits.candidate("b"), election.with_cancel(&stop).candidate("c")]
             .map(|rival| scope.spawn(move || rival.campaign().map(drop)));
         thread::sleep(ms(50));
         stop.cancel();
         assert_eq!(kind_of(joined(observer)), ErrorKind::Cancelled);
         assert_eq!(rivals.map(|rival| kind_of(joined(rival))), [ErrorKind::Cancelled; 2]);
     });
-    assert!(leadership.is_leader());
+    assert!(leadership.is_held());
 }
 
 #[test]
@@ -290,11 +290,11 @@ fn a_leader_cut_off_stands_down_before_another_wins() {
             won
         });
         thread::sleep(TICK * 3);
-        assert!(leadership.is_leader());
+        assert!(leadership.is_held());
         proxy.mute(Scope::All, Direction::Both);
         assert_eq!(leadership.wait_lost(SOON), Some(Loss::Expired));
         let stood_down = Instant::now();
-        assert!(!leadership.is_leader());
+        assert!(!leadership.is_held());
         let won = joined(winner);
         assert!(stood_down <= won, "{:?} late", stood_down - won);
         assert!(told.lock().is_some_and(|told| told <= won), "the callback ran before, too");
@@ -314,7 +314,7 @@ fn a_stopped_leader_knows_of_its_end_at_its_first_look() {
     leader.resume();
     assert_eq!(leader.answer(0), "lost");
     assert_eq!(leader.ask(0, "resign"), "failed");
-    assert!(next.is_leader());
+    assert!(next.is_held());
     assert_eq!(client.get_election("job").leader().unwrap().map(|leader| leader.token()), Some(next.token()));
 }
 

@@ -104,7 +104,7 @@ fn impossible_groups_are_refused_before_any_request() {
     let twice = Lock::multi([client.get_lock(&one), client.get_fair_lock(&one)]);
     let many = Lock::multi((0..1_001).map(|index| client.get_lock(format!("{one}:{index}"))));
     let both = client.get_read_write_lock(&one);
-    let sides = Lock::multi([both.get_read_lock(), both.get_write_lock()]);
+    let sides = Lock::multi([both.read(), both.write()]);
     for bad in [Lock::multi([]), twice, many, sides, Lock::multi([client.get_lock("")])] {
         assert_eq!(kind_of(bad.lock()), ErrorKind::BadInput);
     }

@@ -231,8 +231,8 @@ fn release(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let (client, name) = (stage.client(), stage.name("shared"));
-    let _other = stage.house.bystander.get_read_write_lock(&name).get_read_lock().lock().expect("nobody writes");
-    let ours = client.get_read_write_lock(&name).get_read_lock().lock().expect("nobody writes");
+    let _other = stage.house.bystander.get_read_write_lock(&name).read().lock().expect("nobody writes");
+    let ours = client.get_read_write_lock(&name).read().lock().expect("nobody writes");
     turn.comes();
     told(ours.unlock())?;
     if stage.keys_of(&name).len() == 2 { Ok(()) } else { Err("a key stays".to_owned()) }
@@ -240,9 +240,9 @@ fn release_beside_another(stage: &Stage<'_>, turn: Turn) -> Outcome {
 
 fn step_down(stage: &Stage<'_>, turn: Turn) -> Outcome {
     let lock = stage.client().get_read_write_lock(stage.name("both"));
-    let writing = lock.get_write_lock().lock().expect("the lock is free");
+    let writing = lock.write().lock().expect("the lock is free");
     turn.comes();
-    let reading = told(lock.get_read_lock().try_lock())?.ok_or("busy".to_owned())?;
+    let reading = told(lock.read().try_lock())?.ok_or("busy".to_owned())?;
     told(writing.unlock())?;
     told(reading.unlock())
 }

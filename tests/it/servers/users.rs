@@ -33,7 +33,7 @@ const PLAIN: User = User {
     reenters: true,
     prolongs: true,
     channel: Some(channel),
-    other_kind: |client, name| client.get_read_write_lock(name).get_write_lock(),
+    other_kind: |client, name| client.get_read_write_lock(name).write(),
     is_fair: false,
     needs_own_command: false,
     deeds: &[USUAL],
@@ -67,8 +67,8 @@ pub(crate) const USERS: [User; 11] = [
     User {
         name: "read-write",
         sides: &[
-            |client, name| client.get_read_write_lock(name).get_write_lock(),
-            |client, name| client.get_read_write_lock(name).get_read_lock(),
+            |client, name| client.get_read_write_lock(name).write(),
+            |client, name| client.get_read_write_lock(name).read(),
         ],
         channel: Some(read_write_channel),
         other_kind: |client, name| client.get_lock(name),

@@ -243,9 +243,9 @@ fn a_lock_with_ten_thousand_readers_names_one_of_them() {
     for protocol in ["resp2", "resp3"] {
         let client = Client::connect(&format!("{}?protocol={protocol}", server.url())).unwrap();
         let sides = client.get_read_write_lock("shared");
-        let reader = sides.get_read_lock().holder().unwrap().expect("somebody reads");
+        let reader = sides.read().holder().unwrap().expect("somebody reads");
         assert!(reader.owner().starts_with("a0000000-"), "{reader:?}");
         assert_eq!(reader.hold_count(), 2);
-        assert!(sides.get_write_lock().holder().unwrap().is_none());
+        assert!(sides.write().holder().unwrap().is_none());
     }
 }

@@ -34,11 +34,11 @@ pub(crate) fn fenced(client: &Client, name: &str) -> Lock {
 }
 
 pub(crate) fn read(client: &Client, name: &str) -> Lock {
-    client.get_read_write_lock(name).get_read_lock()
+    client.get_read_write_lock(name).read()
 }
 
 pub(crate) fn write(client: &Client, name: &str) -> Lock {
-    client.get_read_write_lock(name).get_write_lock()
+    client.get_read_write_lock(name).write()
 }
 
 pub(crate) fn non_reentrant(client: &Client, name: &str) -> Lock {

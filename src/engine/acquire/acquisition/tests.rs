@@ -100,8 +100,8 @@ fn a_grant_ends_the_older_holds_that_it_excludes() {
         let take = |side| {
             let lock = client.get_read_write_lock("both");
             let lock = match side {
-                "read" => lock.get_read_lock(),
-                "write" => lock.get_write_lock(),
+                "read" => lock.read(),
+                "write" => lock.write(),
                 _ => client.get_lock("plain"),
             };
             // Of no thread, so the second call is no re-entry.

@@ -110,8 +110,8 @@ fn one(client: &Client, kind: &str, name: &str) -> Result<Lock, Failure> {
         "non_reentrant" => Ok(client.get_non_reentrant_lock(name)),
         "non_reentrant_fair" => Ok(client.get_non_reentrant_fair_lock(name)),
         "fenced" => Ok(client.get_fenced_lock(name).into()),
-        "read" => Ok(client.get_read_write_lock(name).get_read_lock()),
-        "write" => Ok(client.get_read_write_lock(name).get_write_lock()),
+        "read" => Ok(client.get_read_write_lock(name).read()),
+        "write" => Ok(client.get_read_write_lock(name).write()),
         kind => Err(Failure::bad_input(format!("no such kind: '{kind}'"))),
     }
 }

@@ -61,7 +61,7 @@ fn constant_writes_of_the_owner_cost_few_questions() {
 fn constant_writes_of_others_cost_few_questions() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guard = client.get_read_write_lock("busy").get_read_lock().lock().unwrap();
+    let guard = client.get_read_write_lock("busy").read().lock().unwrap();
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let mut connection = server.connection();
     let looks = looks_during(&server, || {

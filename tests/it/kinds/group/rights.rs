@@ -63,7 +63,7 @@ fn everything_works(server: &RedisServer, rights: &[String]) -> bool {
         theirs.with_lease(ms(60)).lock().unwrap().keep_until_expiry();
         lock.try_lock_for(SOON).ok()??.unlock().ok()?;
         kept.unlock().unwrap();
-        let other: Lock = bystander.get_read_write_lock("app:group").get_read_lock();
+        let other: Lock = bystander.get_read_write_lock("app:group").read();
         let held = other.lock().unwrap();
         let is_told = lock.try_lock().is_err_and(|error| error.kind() == lockson::ErrorKind::OtherKind);
         held.unlock().unwrap();

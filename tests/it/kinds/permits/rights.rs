@@ -66,7 +66,7 @@ fn the_listed_rights_are_enough_for_an_election() {
         let rival = scope.spawn(|| election.candidate("b").campaign_for(SOON).unwrap().expect("a resigns"));
         let seen = scope.spawn(|| election.wait_change(leader.as_ref(), SOON).unwrap());
         std::thread::sleep(ms(600)); // renewals happen
-        assert!(leadership.is_leader());
+        assert!(leadership.is_held());
         leadership.resign().unwrap();
         assert_ne!(seen.join().unwrap(), leader);
         rival.join().unwrap().resign().unwrap();

@@ -44,7 +44,7 @@ fn a_reader_that_wants_to_write_is_told_at_once_that_it_cannot() {
             timed(|| write.try_lock().map(drop)),
             timed(|| write.try_lock_for(SOON).map(drop)),
             timed(|| write.with_lease(ms(500)).lock().map(drop)),
-            timed(|| ours.get_read_write_lock(&name).get_write_lock().lock().map(drop)),
+            timed(|| ours.get_read_write_lock(&name).write().lock().map(drop)),
         ];
         for (took, outcome) in wanted {
             let error = outcome.unwrap_err();

@@ -22,8 +22,8 @@ fn locks_of_each_kind_can_be_members() {
     let kinds: [(&str, Make); 7] = [
         ("fenced", |client| client.get_fenced_lock("fenced").into()),
         ("fair", |client| client.get_fair_lock("fair")),
-        ("write", |client| client.get_read_write_lock("write").get_write_lock()),
-        ("read", |client| client.get_read_write_lock("read").get_read_lock()),
+        ("write", |client| client.get_read_write_lock("write").write()),
+        ("read", |client| client.get_read_write_lock("read").read()),
         ("spin", |client| client.get_spin_lock("spin")),
         ("non-reentrant", |client| client.get_non_reentrant_lock("non-reentrant")),
         ("token", |client| client.get_token_lock("token")),

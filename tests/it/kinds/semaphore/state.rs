@@ -82,8 +82,8 @@ fn a_deletion_deletes_no_lock_and_no_data() {
     let locks = [
         client.get_lock(fresh("semaphore")),
         client.get_fair_lock(fresh("semaphore")),
-        client.get_read_write_lock(fresh("semaphore")).get_read_lock(),
-        client.get_read_write_lock(fresh("semaphore")).get_write_lock(),
+        client.get_read_write_lock(fresh("semaphore")).read(),
+        client.get_read_write_lock(fresh("semaphore")).write(),
         client.get_token_lock(fresh("semaphore")),
     ];
     let guards = locks.each_ref().map(|lock| lock.lock().unwrap());
@@ -103,7 +103,7 @@ fn a_deletion_deletes_no_lock_and_no_data() {
         assert_eq!(kind_of(permits.available()), ErrorKind::OtherKind, "{name}");
         assert_eq!(server.query::<u8>(&["EXISTS", name]), 1, "{name}");
     }
-    assert!(guards.iter().all(|guard| guard.is_held()) && leadership.is_leader());
+    assert!(guards.iter().all(|guard| guard.is_held()) && leadership.is_held());
     // What stands in the place of the taken permits stays, too.
     let permits = client.get_permit_expirable_semaphore(fresh("semaphore"));
     permits.set_permits(1).unwrap();

@@ -218,7 +218,7 @@ fn holds() -> Vec<Row> {
     let held = once.lock().unwrap();
     let again = once.lock().map(drop).unwrap_err();
     rows.push(Row::new("a lock that is taken once", again, ErrorKind::AlreadyHeld, &["this thread"]).of("once"));
-    let other = client.get_read_write_lock("once").get_write_lock().lock().map(drop).unwrap_err();
+    let other = client.get_read_write_lock("once").write().lock().map(drop).unwrap_err();
     rows.push(
         Row::new(
             "a hold of another kind",
@@ -269,7 +269,7 @@ fn holds() -> Vec<Row> {
         Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
             .of("job"),
     );
-    let gate = client.get_read_write_lock("job").get_read_lock().once_per(SOON).unwrap_err();
+    let gate = client.get_read_write_lock("job").read().once_per(SOON).unwrap_err();
     rows.push(Row::new("a gate that lets everybody in", gate, ErrorKind::BadInput, &["use the write lock"]).of("job"));
     let options = TokenOptions::new().with_release_by(ReleaseBy::Server);
     if let Err(error) =

@@ -186,7 +186,7 @@ fn persisted(house: &House, run: &mut Commands<'_>) {
 }
 
 fn write_lock(client: &Client) -> Lock {
-    client.get_read_write_lock(NAME).get_write_lock()
+    client.get_read_write_lock(NAME).write()
 }
 
 /// A lock with a holder and a waiter.
@@ -280,7 +280,7 @@ fn leader_deposed(house: &House, run: &mut Commands<'_>) {
 
 fn readers_freed(house: &House, run: &mut Commands<'_>) {
     let (holding, waiting) = (house.client(), house.client());
-    let _readers = [(); 2].map(|()| holding.get_read_write_lock(NAME).get_read_lock().owned().lock().unwrap());
+    let _readers = [(); 2].map(|()| holding.get_read_write_lock(NAME).read().owned().lock().unwrap());
     thread::scope(|scope| {
         let waiter = scope.spawn(|| assert!(write_lock(&waiting).try_lock_for(SOON).unwrap().is_some()));
         await_sleep(house, &waiting);
@@ -292,14 +292,13 @@ fn readers_freed(house: &House, run: &mut Commands<'_>) {
 fn writer_that_reads(house: &House, run: &mut Commands<'_>) {
     let client = house.client();
     let lock = client.get_read_write_lock(NAME);
-    let (writing, _reading) = (lock.get_write_lock().lock().unwrap(), lock.get_read_lock().lock().unwrap());
+    let (writing, _reading) = (lock.write().lock().unwrap(), lock.read().lock().unwrap());
     run(house.server(), &Owners::new(writing.owner(), ""));
 }
 
 fn two_readers(house: &House, run: &mut Commands<'_>) {
     let clients = [(); 2].map(|()| house.client());
-    let [one, other] =
-        clients.each_ref().map(|client| client.get_read_write_lock(NAME).get_read_lock().lock().unwrap());
+    let [one, other] = clients.each_ref().map(|client| client.get_read_write_lock(NAME).read().lock().unwrap());
     run(house.server(), &Owners::new(one.owner(), other.owner()));
 }
 

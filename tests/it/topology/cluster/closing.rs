@@ -65,7 +65,7 @@ fn close_gives_back_at_every_member_but_the_mute_one() {
     let (plain, written) = (scene.names("closed", HOLDS), scene.names("written", HOLDS));
     let plain: Vec<_> = plain.iter().map(|name| scene.client.get_lock(name).lock().unwrap()).collect();
     // On a cluster, the release of such a lock takes several round trips.
-    let lock = |name| scene.client.get_read_write_lock(name).get_write_lock();
+    let lock = |name| scene.client.get_read_write_lock(name).write();
     let written: Vec<_> = written.iter().map(|name| lock(name).lock().unwrap()).collect();
     scene.close_with_a_mute_member();
     for node in scene.well() {

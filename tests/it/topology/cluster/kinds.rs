@@ -21,7 +21,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind { label: "spin", lock: |client, name| client.get_spin_lock(name), goes_on: true },
     Kind { label: "token", lock: |client, name| client.get_token_lock(name), goes_on: true },
     Kind { label: "group", lock: |client, name| client.get_group_lock(name, ["value"]), goes_on: true },
-    Kind { label: "write", lock: |client, name| client.get_read_write_lock(name).get_write_lock(), goes_on: true },
+    Kind { label: "write", lock: |client, name| client.get_read_write_lock(name).write(), goes_on: true },
     Kind { label: "fair", lock: |client, name| client.get_fair_lock(name), goes_on: false },
     Kind { label: "fenced", lock: |client, name| client.get_fenced_lock(name).into(), goes_on: false },
 ];

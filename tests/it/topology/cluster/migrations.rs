@@ -78,12 +78,12 @@ fn there_and_back(pause: Duration) -> Told {
             let both = format!("{{{tag}}}:both");
             let sides = client.get_read_write_lock(&both);
             let place = |reader: usize| format!("{both}:{reader}");
-            workers.push(Worker { lock: sides.get_write_lock(), places: (0..READERS).map(place).collect() });
+            workers.push(Worker { lock: sides.write(), places: (0..READERS).map(place).collect() });
         }
         // Each reader has a place of its own, so that readers do not disturb each other.
         for reader in 0..READERS {
             let both = format!("{{{tag}}}:both");
-            let lock = clients[reader % 2].get_read_write_lock(&both).get_read_lock();
+            let lock = clients[reader % 2].get_read_write_lock(&both).read();
             workers.push(Worker { lock, places: vec![format!("{both}:{reader}")] });
         }
         let threads: Vec<_> =

@@ -128,8 +128,8 @@ fn a_hold_follows_its_slot_without_the_right_to_track() {
 fn a_reader_keeps_writers_out_while_its_slot_migrates() {
     let scene = Scene::new();
     let [one, two, writer] = [(); 3].map(|()| brisk(&scene.cluster).command_timeout(ms(500)).connect().unwrap());
-    let read = |client: &Client| client.get_read_write_lock(&scene.tag).get_read_lock().lock().unwrap();
-    let write = || writer.get_read_write_lock(&scene.tag).get_write_lock();
+    let read = |client: &Client| client.get_read_write_lock(&scene.tag).read().lock().unwrap();
+    let write = || writer.get_read_write_lock(&scene.tag).write();
     let (first, second) = (read(&one), read(&two));
     scene.cluster.begin_move(scene.slot, scene.to);
     // The hash goes, and the keys of the read holds stay.

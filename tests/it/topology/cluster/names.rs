@@ -23,7 +23,7 @@ fn names_whose_braces_make_no_tag_are_refused_at_once() {
         refused("lock", client.get_lock(&name).try_lock().map(drop));
         refused("fair", client.get_fair_lock(&name).try_lock().map(drop));
         refused("fenced", client.get_fenced_lock(&name).try_lock().map(drop));
-        refused("read", client.get_read_write_lock(&name).get_read_lock().try_lock().map(drop));
+        refused("read", client.get_read_write_lock(&name).read().try_lock().map(drop));
         refused("group", client.get_group_lock(&name, ["v"]).try_lock().map(drop));
         refused("semaphore", client.get_semaphore(&name).available().map(drop));
         refused("permits", client.get_permit_expirable_semaphore(&name).available().map(drop));

@@ -27,8 +27,8 @@ const KINDS: &[Row] = &[
     ("fair waiting", |client, name| held(client.get_fair_lock(name).owned().try_lock_for(SOON))),
     ("spin", |client, name| taken(&client.get_spin_lock(name))),
     ("fenced", |client, name| held(client.get_fenced_lock(name).owned().try_lock())),
-    ("read", |client, name| taken(&client.get_read_write_lock(name).get_read_lock())),
-    ("write", |client, name| taken(&client.get_read_write_lock(name).get_write_lock())),
+    ("read", |client, name| taken(&client.get_read_write_lock(name).read())),
+    ("write", |client, name| taken(&client.get_read_write_lock(name).write())),
     ("token", |client, name| taken(&client.get_token_lock(name))),
     ("token by transaction", |client, name| {
         let by = lockson::ReleaseBy::Transaction;
