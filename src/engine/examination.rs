@@ -1,15 +1,14 @@
 //! Examines the servers of a client, inspects names, and lists the names of locks.
 
 use std::collections::BTreeSet;
-use std::result;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::conn::{Redirect, Server};
+use crate::conn::Server;
 use crate::engine::caller::closed;
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
-use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::inspection::Inspection;
 use crate::name::{GivenName, LockName};
 use crate::script::examination::{ClientSettings, Examination, examine};
@@ -46,110 +45,54 @@ impl Engine {
     /// Lists at most `limit` names of held locks that begin with this. Each page of a scan has one command time-out.
     pub(crate) fn scan(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let prefix = format!("{}{prefix}", self.config.name_prefix);
-        let (mut names, mut asked) = (BTreeSet::new(), vec![]);
-        // Masters may come and go meanwhile, so what has become one since is asked, and what is none any more may fail.
-        for _ in 0..MOST_LOOKS {
-            let mut left = self.servers();
-            left.retain(|server| !asked.contains(&server.number()));
-            if left.is_empty() {
-                break;
-            }
-            while let Some(server) = left.pop() {
-                if asked.contains(&server.number()) {
-                    continue;
-                }
-                asked.push(server.number());
-                match self.scan_one(&server, &prefix, limit, &mut names) {
-                    Ok(others) => left.extend(others),
-                    Err(error) if self.is_replaced(&server, &error) => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(names.into_iter().take(limit).collect())
-    }
-
-    /// Whether a server that failed is no master any more. Its successor may not be known to all members so far.
-    fn is_replaced(&self, server: &Server, error: &Error) -> bool {
-        let end = self.command_deadline();
-        while self.sender.topology.has_slots() && error.kind() != ErrorKind::Closed && !self.life.is_closed() {
-            if self.servers().iter().all(|master| master.number() != server.number()) {
-                return true;
-            }
-            if error.kind() != ErrorKind::Connection || Instant::now() >= end {
-                break;
-            }
-            thread::sleep(PAUSE_OF_LOOKS);
-        }
-        false
-    }
-
-    /// Adds the names at one server. Returns the servers that have keys in its place by now.
-    fn scan_one(
-        &self,
-        server: &Arc<Server>,
-        prefix: &str,
-        limit: usize,
-        found: &mut BTreeSet<String>,
-    ) -> Result<Vec<Arc<Server>>> {
-        let (mut pages, mut questions) = (server.connection().for_long_replies(), server.connection());
-        let (mut cursor, mut process, mut others, mut restarts) = ("0".to_owned(), None, vec![], 0);
-        while found.len() < limit {
-            let (next, mut names) =
-                self.patiently(server, |deadline| pages.round_trips(deadline, |send| page(send, &cursor, prefix)))?;
-            loop {
-                let ask = |deadline| questions.round_trips(deadline, |send| certain_locks(send, &mut names));
-                match self.patiently(server, ask) {
-                    Ok((locks, moved)) => {
-                        found.extend(locks);
-                        others.extend(moved.and_then(|moved| self.place_of(server, &moved)));
-                        break;
-                    }
-                    Err(error) if error.kind() == ErrorKind::OtherKind => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            // A new connection may lead to another process, which knows no cursor of the one before.
-            let is_same = process.replace(pages.generation()).is_none_or(|before| before == pages.generation());
-            restarts += u32::from(!is_same);
-            if restarts == MOST_RESTARTS {
-                let text = "the connection was lost again and again before the scan came to its end";
-                return Err(Error::new(ErrorKind::Connection, text).at(&server.label()));
-            }
-            cursor = if is_same { next } else { "0".to_owned() };
-            if is_same && cursor == "0" {
-                break;
-            }
-        }
-        Ok(others)
-    }
-
-    /// Asks one server, and again while it refuses for a reason that passes, for one command time-out in all.
-    fn patiently<T>(&self, server: &Server, mut ask: impl FnMut(Instant) -> result::Result<T, Fault>) -> Result<T> {
-        let end = self.command_deadline();
+        let numbers = |servers: &[Arc<Server>]| servers.iter().map(|server| server.number()).collect::<Vec<_>>();
+        let (mut names, mut end) = (BTreeSet::new(), None);
         loop {
+            let servers = self.servers();
+            let scans = servers.iter().map(|server| self.scan_one(server, &prefix, limit, &mut names));
+            let outcome = scans.collect::<Result<Vec<bool>>>();
+            // Masters come and go, and keys with them: then all are asked again, for one more command time-out.
+            let is_over = Instant::now() >= *end.get_or_insert_with(|| self.command_deadline());
+            match outcome {
+                Err(error) if is_over || !error.is_transient() => return Err(error),
+                Ok(moved) if is_over || !moved.contains(&true) && numbers(&servers) == numbers(&self.servers()) => {
+                    return Ok(names.into_iter().take(limit).collect());
+                }
+                _ => thread::sleep(PAUSE_OF_SCANS),
+            }
+        }
+    }
+
+    /// Adds the names at one server. Returns whether another server has some of the keys by now.
+    fn scan_one(&self, server: &Arc<Server>, prefix: &str, limit: usize, found: &mut BTreeSet<String>) -> Result<bool> {
+        let (mut pages, mut questions) = (server.connection().for_long_replies(), server.connection());
+        let (mut cursor, mut has_moved) = ("0".to_owned(), false);
+        while found.len() < limit {
             if self.life.is_closed() {
                 return Err(closed());
             }
-            match ask(end) {
-                Err(Fault::Refused(refusal))
-                    if refusal.is_transient() && Instant::now().after(PAUSE_OF_LOOKS) < end =>
-                {
-                    // A cluster may have another master by now.
-                    self.place_of(server, &refusal);
-                    thread::sleep(PAUSE_OF_LOOKS);
+            let next = pages.round_trips(self.command_deadline(), |send| page(send, &cursor, prefix));
+            let (next, mut names) = next.map_err(Fault::into_error)?;
+            if pages.generation() > Some(1) {
+                // A new connection may lead to another process, which knows no cursor of the one before.
+                let text = "the connection was lost before the scan came to its end";
+                return Err(Error::new(ErrorKind::Connection, text).at(&server.label()));
+            }
+            let (locks, moved) = loop {
+                let ask = questions.round_trips(self.command_deadline(), |send| certain_locks(send, &mut names));
+                match ask.map_err(Fault::into_error) {
+                    Err(error) if error.kind() == ErrorKind::OtherKind => {}
+                    locks => break locks?,
                 }
-                answer => return answer.map_err(Fault::into_error),
+            };
+            found.extend(locks);
+            has_moved |= moved.inspect(|moved| drop(self.sender.topology.redirect(server.number(), moved))).is_some();
+            cursor = next;
+            if cursor == "0" {
+                break;
             }
         }
-    }
-
-    /// The server that has a key by the word of another one.
-    fn place_of(&self, server: &Server, moved: &Refusal) -> Option<Arc<Server>> {
-        match self.sender.topology.redirect(server.number(), moved) {
-            Redirect::Elsewhere(route) => Some(route.server),
-            _ => None,
-        }
+        Ok(has_moved)
     }
 
     fn command_deadline(&self) -> Instant {
@@ -188,8 +131,4 @@ impl Engine {
 
 /// The name behind the prefix for which rights are asked.
 const SAMPLE: &str = "lockson:doctor";
-/// So often the masters of a cluster are looked up within one scan.
-const MOST_LOOKS: usize = 8;
-/// So often a scan of one server begins anew. Where a proxy closes each connection, it would never end.
-const MOST_RESTARTS: u32 = 8;
-const PAUSE_OF_LOOKS: Duration = Duration::from_millis(50);
+const PAUSE_OF_SCANS: Duration = Duration::from_millis(50);

@@ -48,8 +48,8 @@ fn a_scan_waits_for_a_cluster_that_is_down() {
     let mut names: Vec<String> = (0..30).map(|_| fresh("down")).collect();
     names.sort();
     let _guards: Vec<_> = names.iter().map(|name| holder.get_lock(name).lock().unwrap()).collect();
-    // The masters are asked in the reverse order of their slots.
-    let &[killed, _, asked] = &cluster.masters()[..] else { panic!("three masters") };
+    // The masters are asked in the order of their slots.
+    let &[asked, _, killed] = &cluster.masters()[..] else { panic!("three masters") };
     cluster.wait_until_synced(killed);
     let replica = cluster.replicas_of(killed)[0];
     let may_take_over = |may: &str| {
