@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::result;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -119,8 +120,7 @@ impl<T, On> Guard<T, On> {
     /// `Lost` when the lock was lost before, so that the work since then was not protected; `Unknown` or `Connection`
     /// when Redis did not reply, `Refused` when Redis refused the request.
     pub fn unlock(mut self) -> Result<()> {
-        let failures = self.give_back(|config| config.command_timeout);
-        self.verdict(&failures)
+        self.give_back(|config| config.command_timeout).map_err(|(error, _)| error)
     }
 
     /// Drops the guard without a release: the lock stays held until it expires.
@@ -169,13 +169,12 @@ impl<T, On> Guard<T, On> {
 
     /// Releases the lock after protected work: only a hold that ended before the work is an error.
     pub(crate) fn end_protected_work(mut self) -> Result<()> {
-        let failures = self.give_back(|config| config.command_timeout);
-        match self.verdict(&failures) {
-            Err(error) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
+        match self.give_back(|config| config.command_timeout) {
+            Err((error, _)) if matches!(error.kind(), ErrorKind::Lost(_) | ErrorKind::NotHeld) => Err(error),
             // In a forked child the work was not protected. A client that closes while the release waits for its
             // answer is another matter.
-            Err(error) if self.hold.ones().any(|one| one.handle.look().is_none()) => Err(error),
-            Err(_) => {
+            Err((error, _)) if self.hold.ones().any(|one| one.handle.look().is_none()) => Err(error),
+            Err((_, failures)) => {
                 self.report(failures);
                 Ok(())
             }
@@ -239,15 +238,15 @@ impl<T, On> fmt::Debug for Guard<T, On> {
 }
 
 impl<T, On> Guard<T, On> {
-    /// Releases each lock within `limit`. Returns the failures, with the place of each in the hold.
-    fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Vec<(usize, Error)> {
-        if self.numbers.is_empty() {
-            return vec![];
-        }
-        let mut ones = self.hold.ones().zip(std::mem::take(&mut self.numbers));
-        let Some(locks) = self.hold.locks() else {
-            let failed = ones.find_map(|(one, number)| give_back_one(one, number, limit).err());
-            return failed.map(|error| (0, error)).into_iter().collect();
+    /// Releases each lock within `limit`, nothing after the first time. Returns beside an error of the whole the
+    /// failures, with the place of each in the hold.
+    fn give_back(&mut self, limit: fn(&Config) -> Duration) -> result::Result<(), (Error, Vec<(usize, Error)>)> {
+        let numbers = std::mem::take(&mut self.numbers);
+        let locks = self.hold.locks().filter(|_| !numbers.is_empty());
+        let mut ones = self.hold.ones().zip(numbers);
+        let Some(locks) = locks else {
+            let outcome = ones.next().map_or(Ok(()), |(one, number)| give_back_one(one, number, limit));
+            return outcome.map_err(|error| (error.clone(), vec![(0, error)]));
         };
         let ones: Vec<_> = ones.collect();
         let outcomes = match ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>() {
@@ -258,16 +257,10 @@ impl<T, On> Guard<T, On> {
             }
             Err(error) => ones.iter().map(|(one, _)| Err(error.clone().about(&one.state.name))).collect(),
         };
-        outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?))).collect()
-    }
-
-    /// The outcome of a release with these failures.
-    fn verdict(&self, failures: &[(usize, Error)]) -> Result<()> {
-        let mut failures = failures.iter().map(|(_, error)| error.clone());
-        match self.hold.locks() {
-            None => failures.next().map_or(Ok(()), Err),
-            Some(locks) => locks.verdict(self.hold.members().len(), failures.collect()),
-        }
+        let failures = outcomes.into_iter().enumerate().filter_map(|(place, outcome)| Some((place, outcome.err()?)));
+        let failures: Vec<_> = failures.collect();
+        let errors = failures.iter().map(|(_, error)| error.clone()).collect();
+        locks.verdict(self.hold.members().len(), errors).map_err(|error| (error, failures))
     }
 
     fn report(&self, failures: Vec<(usize, Error)>) {
@@ -285,8 +278,7 @@ impl<T, On> Guard<T, On> {
 
 impl<T, On> Drop for Guard<T, On> {
     fn drop(&mut self) {
-        let failures = self.give_back(|config| config.drop_timeout);
-        if self.verdict(&failures).is_err() {
+        if let Err((_, failures)) = self.give_back(|config| config.drop_timeout) {
             self.report(failures);
         }
     }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use once_cell::sync::OnceCell;
 use smallvec::{SmallVec, smallvec};
 
-use crate::bell::Bell;
 use crate::engine::several::giving_back::extend_at_once;
 use crate::engine::several::{Members, SingleLock};
 use crate::engine::{Grant, Handle, HoldState};
@@ -148,10 +147,9 @@ impl Hold {
             Deadline::At(at) => at,
             Deadline::Never => Instant::now().after(Lease::LONGEST),
         };
-        match &self.0 {
-            Of::One(one) if one.handle.look().is_some() => one.state.wait_for_end(until),
-            Of::One(_) => {}
-            Of::Several(_) => self.wait_for_end(until),
+        if self.ones().all(|one| one.handle.look().is_some()) {
+            let left = |now| quorum::remaining(self.at(now), self.needed());
+            HoldState::wait_for_end(self.ones().map(|one| &*one.state), until, left);
         }
         self.lost()
     }
@@ -304,23 +302,6 @@ impl Hold {
     /// All holds on single locks at one moment.
     fn at(&self, now: Instant) -> impl Iterator<Item = Member> {
         self.ones().map(move |one| one.at(now))
-    }
-
-    /// Waits until too few members are held, or until `until`.
-    fn wait_for_end(&self, until: Instant) {
-        if self.ones().any(|one| one.handle.look().is_none()) {
-            return;
-        }
-        let bell = Bell::new();
-        let _hung: Vec<_> = self.ones().map(|one| one.state.ring_at_end(&bell)).collect();
-        loop {
-            let now = Instant::now();
-            let left = quorum::remaining(self.at(now), self.needed());
-            if now >= until || left.is_zero() {
-                return;
-            }
-            bell.wait(now.after(now.nap_until(until.min(now.after(left)))));
-        }
     }
 
     /// How many of the locks must be held.

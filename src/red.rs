@@ -159,10 +159,6 @@ impl Form for Terms {
         }
     }
 
-    fn nests(&self) -> bool {
-        false
-    }
-
     fn check(&self, members: &[SingleLock]) -> Result<()> {
         let bad = |text: String| Err(Error::new(ErrorKind::BadInput, text));
         if !NODE_TIMEOUTS.contains(&self.node_timeout) {

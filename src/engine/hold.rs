@@ -253,26 +253,28 @@ impl HoldState {
         state.rare().pending_check.replace(set(deadline))
     }
 
-    /// Waits until the hold is not live any more, or until `until`.
-    pub(crate) fn wait_for_end(&self, until: Instant) {
+    /// Waits until no time is left for these holds, or until `until`. The time left is asked for when a hold ends or its
+    /// deadline comes nearer.
+    pub(crate) fn wait_for_end<'a>(
+        holds: impl Iterator<Item = &'a Self>,
+        until: Instant,
+        left: impl Fn(Instant) -> Duration,
+    ) {
         let bell = Bell::new();
-        let _hung = self.ring_at_end(&bell);
+        let _hung: Vec<_> = holds.map(|hold| hold.ring_at_end(&bell)).collect();
         loop {
             let now = Instant::now();
-            let Some(deadline) = self.deadline(now).filter(|_| now < until) else { return };
-            bell.wait(now.after(now.nap_until(until.min(deadline))));
+            let left = left(now);
+            if now >= until || left.is_zero() {
+                return;
+            }
+            bell.wait(now.after(now.nap_until(until.min(now.after(left)))));
         }
     }
 
     /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
-    pub(crate) fn ring_at_end(&self, bell: &Bell) -> Hung {
+    fn ring_at_end(&self, bell: &Bell) -> Hung {
         self.progress.state.lock().rare().ended.get_or_insert_default().hang(bell)
-    }
-
-    /// The deadline of a live hold.
-    fn deadline(&self, now: Instant) -> Option<Instant> {
-        let ledger = &mut self.progress.state.lock().ledger;
-        (ledger.look(now) == Phase::Live).then(|| ledger.good_until())
     }
 }
 
@@ -281,6 +283,14 @@ const NOWHERE: usize = usize::MAX;
 
 #[cfg(test)]
 impl HoldState {
+    pub(crate) fn wait_for_own_end(&self, until: Instant) {
+        let left = |now: Instant| {
+            let ledger = &mut self.progress.state.lock().ledger;
+            if ledger.look(now) == Phase::Live { now.until(ledger.good_until()) } else { Duration::ZERO }
+        };
+        Self::wait_for_end(std::iter::once(self), until, left);
+    }
+
     /// A hold of the plain lock, made without a request to Redis.
     pub(crate) fn for_test(
         name: &LockName,
@@ -370,7 +380,7 @@ mod tests {
             let began = Instant::now();
             let (hold, guard) = hold(began);
             std::thread::scope(|scope| {
-                let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+                let waiter = scope.spawn(|| hold.wait_for_own_end(began.after(HOUR)));
                 std::thread::sleep(Duration::from_millis(20)); // it sleeps by now, or sees the end at its first look
                 hold.update(|ledger, now| end(ledger, guard, now));
                 waiter.join().unwrap();
@@ -389,7 +399,7 @@ mod tests {
         let promise = Promise::Leased { until: began.after(lease.duration()) };
         hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| hold.wait_for_end(began.after(HOUR)));
+            let waiter = scope.spawn(|| hold.wait_for_own_end(began.after(HOUR)));
             std::thread::sleep(Duration::from_millis(50)); // it sleeps by now, or sees the new deadline
             hold.update(|ledger, now| ledger.release(guard, now));
             waiter.join().unwrap();

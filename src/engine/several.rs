@@ -59,16 +59,14 @@ pub(crate) trait Form: fmt::Debug + Send + Sync {
     /// The name of a lock with these members.
     fn name(&self, members: &[SingleLock]) -> String;
 
-    /// Whether a lock of this form can be a part of another one, or have groups among its locks.
-    fn nests(&self) -> bool;
-
     /// Refuses members that cannot be taken together; nothing is sent.
     fn check(&self, members: &[SingleLock]) -> Result<()>;
 
     /// How many of so many members must be held.
     fn needs(&self, members: usize) -> usize;
 
-    /// The time limit of a request to one server, where each server has a time of its own.
+    /// The time limit of a request to one server, where each server has a time of its own. Then each lock stands for
+    /// its server, so such a lock is no part of another one, and has no group among its locks.
     fn limit_each(&self) -> Option<Duration>;
 
     /// Takes the members; `None` when other owners kept too many until the deadline. The grants are in the order of
@@ -132,10 +130,6 @@ impl Form for Multi {
 
     fn name(&self, members: &[SingleLock]) -> String {
         list(self.kind(members).as_str(), members)
-    }
-
-    fn nests(&self) -> bool {
-        true
     }
 
     fn check(&self, _: &[SingleLock]) -> Result<()> {

@@ -16,7 +16,7 @@ impl Members {
             match locks {
                 Locks::One(one) => members.push((one, modifiers)),
                 Locks::Several(inner) => {
-                    if let Some(alone) = [&form, &inner.form].into_iter().find(|form| !form.nests()) {
+                    if let Some(alone) = [&form, &inner.form].into_iter().find(|form| form.limit_each().is_some()) {
                         let noun = alone.noun();
                         let text = format!("a {noun} is no part of a group of locks, and has no group among its locks");
                         return Err(Error::new(ErrorKind::BadInput, text).about(&*inner.name));

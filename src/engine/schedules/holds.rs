@@ -103,7 +103,7 @@ impl Scene {
         let told = Arc::new(AtomicUsize::new(0));
         self.holds.lock().push((Arc::clone(&hold), Arc::clone(&told)));
         let waiter = Arc::clone(&hold);
-        let waiter = thread::spawn(move || waiter.wait_for_end(START.after(10_000 * INTERVAL)));
+        let waiter = thread::spawn(move || waiter.wait_for_own_end(START.after(10_000 * INTERVAL)));
         self.listen(&hold, told);
 
         let found = self.registry.find(name, thread.number()).expect("a thread finds its own hold");
