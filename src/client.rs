@@ -1,6 +1,6 @@
 //! The client: opens the connection to Redis and makes handles of locks.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use once_cell::sync::Lazy;
@@ -425,7 +425,7 @@ impl Client {
     /// command that the user may not run is no error: [`Inspection::without_rights`] lists it. Nor is a list of
     /// connections that does not come: [`Inspection::without_clients`] says why.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Inspection> {
-        self.inspect_with(name.as_ref(), &mut vec![])
+        self.inspect_with(name.as_ref(), &mut BTreeMap::new())
     }
 
     /// Inspects these names one by one, each when the iterator is asked for it, as [`inspect`](Self::inspect) does. Each
@@ -443,11 +443,11 @@ impl Client {
         &self,
         names: impl IntoIterator<Item = N>,
     ) -> impl Iterator<Item = Result<Inspection>> {
-        let mut told = vec![];
+        let mut told = BTreeMap::new();
         names.into_iter().map(move |name| self.inspect_with(name.as_ref(), &mut told))
     }
 
-    fn inspect_with(&self, name: &str, told: &mut Vec<(ServerNumber, Connections)>) -> Result<Inspection> {
+    fn inspect_with(&self, name: &str, told: &mut BTreeMap<usize, Connections>) -> Result<Inspection> {
         self.handle.ask("lock", &self.handle.name(name), |engine, name| engine.inspect(name, told))
     }
 

@@ -1,6 +1,6 @@
 //! Examines the servers of a client, inspects names, and lists the names of locks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::script::examination::{ClientSettings, Examination, examine};
 use crate::script::inspection::{Connections, certain_locks, inspect, page};
 use crate::system::thread;
 use crate::time::Instant;
-use crate::transport::{Fault, PubSub, ServerNumber};
+use crate::transport::{Fault, PubSub};
 
 impl Engine {
     /// Examines each server within one command time-out.
@@ -25,19 +25,17 @@ impl Engine {
 
     /// Asks what Redis knows of a name. The list of all connections of a server is long, so each server is asked once
     /// for it.
-    pub(crate) fn inspect(&self, name: &LockName, told: &mut Vec<(ServerNumber, Connections)>) -> Result<Inspection> {
+    pub(crate) fn inspect(&self, name: &LockName, told: &mut BTreeMap<usize, Connections>) -> Result<Inspection> {
         let answer = self.sender.ask(&inspect(name, self.config.peer_clock_skew));
         let mut found = self.sender.of_lock(name, answer)?;
         if !found.holders.is_empty() || !found.waiters.is_empty() {
             let server = self.sender.server(name);
-            if !told.iter().any(|(number, _)| *number == server.number()) {
-                let deadline = self.command_deadline();
-                let answer = server.connection().for_long_replies().round_trips(deadline, Connections::ask);
-                let answer = answer.unwrap_or_else(|fault| Connections::unknown(fault.into_error().to_string()));
-                told.push((server.number(), answer));
-            }
-            let of_server = told.iter().find(|(number, _)| *number == server.number());
-            of_server.inspect(|(_, connections)| connections.add_to(&mut found));
+            let connections = told.entry(server.number().0).or_insert_with(|| {
+                let mut connection = server.connection().for_long_replies();
+                let answer = connection.round_trips(self.command_deadline(), Connections::ask);
+                answer.unwrap_or_else(|fault| Connections::unknown(fault.into_error().to_string()))
+            });
+            connections.add_to(&mut found);
         }
         Ok(found)
     }

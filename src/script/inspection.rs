@@ -35,10 +35,12 @@ pub(crate) fn inspect(name: &LockName, skew: Duration) -> Call<IfLock<Inspection
             pub_sub,
             found: Inspection { name: name.to_string(), ..Inspection::default() },
         };
-        // A reply without end is that of other data.
-        let is_lock =
-            inspector.run().map_err(|stop| if let Stop::TooLong(_) = stop { Stop::NotALock } else { stop })?;
-        Ok(if is_lock { Ok(inspector.found) } else { Err(NotALock) })
+        match inspector.run() {
+            Err(Stop::NotALock) => Ok(Err(NotALock)),
+            // A reply without end is that of other data.
+            Err(Stop::TooLong(_)) => Err(Stop::NotALock),
+            outcome => outcome.map(|()| Ok(inspector.found)),
+        }
     })
 }
 
@@ -55,8 +57,8 @@ struct Inspector<'a, 'b> {
 type Fields = BTreeMap<String, String>;
 
 impl Inspector<'_, '_> {
-    /// Asks all there is to ask. Returns `false` for a key that is no lock.
-    fn run(&mut self) -> Result<bool, Stop> {
+    /// Asks all there is to ask. Stops with [`Stop::NotALock`] at a key that is no lock.
+    fn run(&mut self) -> Result<(), Stop> {
         let (name, taken) = (self.name, self.name.taken_permits().text());
         let channels = [name.channel(), name.read_write_channel(), name.semaphore_channel(), name.latch_channel()];
         let replies = self.ask(&[
@@ -78,15 +80,12 @@ impl Inspector<'_, '_> {
         let waiters = texts(queue);
         let has_permits = int(permits).is_some_and(|permits| permits > 0);
         let now = server_time(time);
-        let is_lock = match text(kind).as_deref() {
+        match text(kind).as_deref() {
             Some("hash") => self.hash(now)?,
             Some("string") => self.string()?,
             // Without the right to ask nothing is known.
-            Some("none") | None => true,
-            Some(_) => false,
-        };
-        if !is_lock {
-            return Ok(false);
+            Some("none") | None => {}
+            Some(_) => return Err(Stop::NotALock),
         }
         if has_permits && matches!(self.found.kind, None | Some(LockKind::Semaphore)) {
             self.permits(&taken, now)?;
@@ -100,7 +99,7 @@ impl Inspector<'_, '_> {
             self.found.waiting_clients += count_of(&self.ask_one(subscribers)?);
         }
         self.found.waiters = waiters.into_iter().map(|owner| InspectedWaiter { owner, client: None }).collect();
-        Ok(true)
+        Ok(())
     }
 
     /// Finds out which kind of lock has one owner, or was left free.
@@ -126,17 +125,12 @@ impl Inspector<'_, '_> {
     /// Sends commands. A reply is nil where the user may not run the command, or the key has another type. While the
     /// slot moves, the lock decides where all is asked; a key beside the lock that is not there counts as none.
     fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Stop> {
-        let mut all = vec![];
-        for commands in commands.chunks(MOST_AT_ONCE) {
-            for (command, reply) in commands.iter().zip((self.send)(commands)?) {
-                let is_beside = key_of(command) != self.name.key();
-                all.push(match reply {
-                    Value::ServerError(error) if error.code() == "ASK" && is_beside => Value::Nil,
-                    reply => told(reply, command, &mut self.found.without_rights)?,
-                });
-            }
-        }
-        Ok(all)
+        let replies = (self.send)(commands)?;
+        let told = |(command, reply): (&Cmd, Value)| match reply {
+            Value::ServerError(error) if error.code() == "ASK" && key_of(command) != self.name.key() => Ok(Value::Nil),
+            reply => told(reply, command, &mut self.found.without_rights),
+        };
+        commands.iter().zip(replies).map(told).collect()
     }
 
     /// Sends one command.
@@ -151,59 +145,53 @@ impl Inspector<'_, '_> {
     }
 
     /// A number, or the value of a token lock.
-    fn string(&mut self) -> Result<bool, Stop> {
+    fn string(&mut self) -> Result<(), Stop> {
         let value = self.ask_one(command("GETRANGE", (self.name.key(), 0, LONGEST_VALUE)))?;
-        let Some(value) = text(&value) else { return Ok(true) };
+        let Some(value) = text(&value) else { return Ok(()) };
         if let Ok(available) = value.parse() {
             self.found.available = Some(available);
             self.found.kind = Some(LockKind::Semaphore);
         } else if value.len() > LONGEST_VALUE {
-            return Ok(false);
+            return Err(Stop::NotALock);
         } else if !value.is_empty() {
             self.found.kind = Some(LockKind::Token);
             self.hold(holder(value, 1));
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn hash(&mut self, now: Option<Duration>) -> Result<bool, Stop> {
+    fn hash(&mut self, now: Option<Duration>) -> Result<(), Stop> {
         let key = self.name.key();
         // Some fields without their values: those of other data may be large.
         let replies =
             self.ask(&[command("HLEN", key), command("HMGET", (key, "mode")), command("HRANDFIELD", (key, SAMPLE))])?;
         let [length, mode, sample] = &replies[..] else { return Err(Stop::NoReply) };
-        let sample = texts(sample);
-        let is_part = |field: &&String| of_group(field).is_some() || is_value(field);
-        if sample.iter().any(|field| field != "mode" && !is_hold(field) && !is_part(&field)) {
-            return Ok(false);
-        }
-        let has_one_field = number(length).is_none_or(|length| length <= 1);
-        if !has_one_field && !sample.iter().any(|field| field == "mode" || is_part(&field)) && sample.len() < SAMPLE {
-            return Ok(false);
+        let is_part = |field: &str| of_group(field).is_some() || is_value(field);
+        if texts(sample).iter().any(|field| field != "mode" && !is_hold(field) && !is_part(field)) {
+            return Err(Stop::NotALock);
         }
         let (fields, is_whole) = self.fields()?;
         let length = number(length).filter(|_| !is_whole).unwrap_or(fields.len() as u64);
         let mode = list(mode).and_then(|values| text(values.first()?));
         let mode = mode.or_else(|| fields.get("mode").cloned());
-        let is_of_group = |field: &String| of_group(field).is_some();
         if let Some(mode) = mode {
-            self.sides(&mode, fields, length)
-        } else if fields.keys().any(is_of_group) {
-            self.group(fields, length, is_whole, now)
-        } else if fields.is_empty() && is_whole {
-            self.found.remaining = None; // given back meanwhile
-            Ok(true)
-        } else if fields.len() > 1 {
-            Ok(false)
-        } else {
-            for (owner, count) in fields {
-                let Some(count) = count_of_hold(&owner, &count) else { return Ok(false) };
-                self.found.kind = Some(LockKind::Plain);
-                self.hold(holder(owner, count));
-            }
-            self.found.holder_count = length;
-            Ok(true)
+            return self.sides(&mode, fields, length);
         }
+        if fields.keys().any(|field| of_group(field).is_some()) {
+            return self.group(fields, length, is_whole, now);
+        }
+        if fields.is_empty() && is_whole {
+            self.found.remaining = None; // given back meanwhile
+        } else if fields.len() > 1 {
+            return Err(Stop::NotALock);
+        }
+        for (owner, count) in fields {
+            let count = count_of_hold(&owner, &count).ok_or(Stop::NotALock)?;
+            self.found.kind = Some(LockKind::Plain);
+            self.hold(holder(owner, count));
+        }
+        self.found.holder_count = length;
+        Ok(())
     }
 
     /// Reads the fields of the hash, and whether these are all. A small hash comes as one page, whatever its number of
@@ -227,20 +215,22 @@ impl Inspector<'_, '_> {
     }
 
     /// The readers, or the writer and the reads of the writer.
-    fn sides(&mut self, mode: &str, mut fields: Fields, length: u64) -> Result<bool, Stop> {
+    fn sides(&mut self, mode: &str, mut fields: Fields, length: u64) -> Result<(), Stop> {
         fields.remove("mode");
-        if !matches!(mode, "read" | "write")
-            || fields.iter().any(|(field, count)| count_of_hold(field, count).is_none())
-        {
-            return Ok(false);
-        }
-        self.found.kind = Some(if mode == "write" { LockKind::Write } else { LockKind::Read });
-        for (field, count) in fields.into_iter().take(MOST) {
+        self.found.kind = Some(match mode {
+            "write" => LockKind::Write,
+            "read" => LockKind::Read,
+            _ => return Err(Stop::NotALock),
+        });
+        for (place, (field, count)) in fields.into_iter().enumerate() {
+            let count = count_of_hold(&field, &count).ok_or(Stop::NotALock)?;
             let (owner, side) = match field.strip_suffix(":write") {
                 Some(owner) => (owner.to_owned(), LockKind::Write),
                 None => (field, LockKind::Read),
             };
-            self.hold(InspectedHolder { side: Some(side), ..holder(owner, count.parse().unwrap_or(1)) });
+            if place < MOST {
+                self.hold(InspectedHolder { side: Some(side), ..holder(owner, count) });
+            }
         }
         self.found.holder_count = length.saturating_sub(1);
         // Each read hold has a key of its own. A renewal raises all of them, and re-entry adds the last one.
@@ -256,14 +246,14 @@ impl Inspector<'_, '_> {
                 holder.remaining = replies.iter().filter_map(|reply| millis(int(reply)?)).max();
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The values that are held. A value whose deadline is over is free.
-    fn group(&mut self, fields: Fields, length: u64, is_whole: bool, now: Option<Duration>) -> Result<bool, Stop> {
+    fn group(&mut self, fields: Fields, length: u64, is_whole: bool, now: Option<Duration>) -> Result<(), Stop> {
         let values: Vec<(String, String)> = fields.into_iter().filter(|(field, _)| of_group(field).is_none()).collect();
         if values.iter().any(|(field, _)| !is_value(field)) {
-            return Ok(false);
+            return Err(Stop::NotALock);
         }
         self.found.kind = Some(LockKind::Group);
         let all = if is_whole { values.len() as u64 } else { length / 3 };
@@ -273,7 +263,7 @@ impl Inspector<'_, '_> {
             .flat_map(|(field, owner)| GROUP_ENDS.map(|end| format!("{field}:{owner}{end}")))
             .collect::<Vec<_>>();
         if parts.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let reply = self.ask_one(command("HMGET", (self.name.key(), parts)))?;
         let mut parts = list(&reply).unwrap_or_default().chunks_exact(2);
@@ -292,7 +282,7 @@ impl Inspector<'_, '_> {
             self.hold(InspectedHolder { value: Some(field.clone()), remaining, ..holder(owner.clone(), count) });
         }
         self.found.holder_count += all.saturating_sub(listed.len() as u64);
-        Ok(true)
+        Ok(())
     }
 
     /// The permits that are taken, and those that are free or have expired.
