@@ -243,11 +243,12 @@ impl<T> Lock<T> {
     /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
     /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
     pub fn unlock(&self) -> Result<()> {
-        match &self.locks {
-            Locks::One(one) => one.unlock(),
-            Locks::Several(members) => members.unlock(),
-            Locks::Impossible(_, error) => Err(error.clone()),
-        }
+        let left = match &self.locks {
+            Locks::One(one) => Hold::of(one, one.left_to_unlock()?),
+            Locks::Several(members) => Hold::of_several(members, members.left_to_unlock()?),
+            Locks::Impossible(_, error) => return Err(error.clone()),
+        };
+        Guard::<(), ItsThread>::new(left, |_| Some(()))?.unlock()
     }
 
     /// Returns whether this thread holds the lock, as far as this process knows. No I/O.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::several::SingleLock;
-use crate::engine::{Engine, HoldState, Modifiers, Wait};
+use crate::engine::{Engine, Grant, HoldState, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::hold::{Hold, Taken};
 use crate::kinds::Queueing;
 use crate::owner::{OwnerId, ThreadId};
-use crate::state::ledger::{GuardNumber, Phase};
+use crate::state::ledger::Phase;
 
 impl SingleLock {
     pub(super) fn take(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Taken>> {
@@ -20,15 +20,9 @@ impl SingleLock {
         Ok(grant?.map(|grant| Hold::of(self, grant)))
     }
 
-    /// Releases the newest hold of this thread that was left to `unlock`.
-    pub(super) fn unlock(&self) -> Result<()> {
-        let engine = self.handle.begin_to_end().map_err(|error| self.named(error))?;
-        let (hold, guard) = self.left_to_unlock(&engine)?;
-        engine.release(&hold, guard, engine.config.command_timeout)
-    }
-
     /// Returns the newest hold of this thread that was left to `unlock`.
-    pub(super) fn left_to_unlock(&self, engine: &Engine) -> Result<(Arc<HoldState>, GuardNumber)> {
+    pub(super) fn left_to_unlock(&self) -> Result<Grant> {
+        let engine = self.handle.begin_to_end().map_err(|error| self.named(error))?;
         let not_held = || {
             let text = "this thread has no hold on it from leave_to_unlock(); a guard gives its own hold back";
             self.named(Error::new(ErrorKind::NotHeld, text))

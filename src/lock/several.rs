@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{Lock, Locks};
-use crate::engine::Engine;
-use crate::engine::several::giving_back::{Held, release_at_once};
-use crate::engine::several::{Form, Members};
+use crate::engine::Grant;
+use crate::engine::several::{Form, Members, SingleLock};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Members {
@@ -31,22 +30,12 @@ impl Members {
         Self::new(members, form)
     }
 
-    /// Releases the newest hold of each lock that this thread left to `unlock`.
-    pub(super) fn unlock(&self) -> Result<()> {
-        let operations = self.members.iter().map(|one| one.handle.begin_to_end()).collect::<Result<Vec<_>>>();
-        let operations = operations.map_err(|error| error.about(&*self.name))?;
-        let (mut left, mut missing) = (vec![], vec![]);
-        for (one, engine) in self.members.iter().zip(&operations) {
-            match one.left_to_unlock(engine) {
-                Ok((hold, guard)) => left.push((engine, hold, guard)),
-                Err(error) => missing.push(error),
-            }
-        }
+    /// Returns the newest holds of this thread that were left to `unlock`, with nothing for a lock without one.
+    pub(super) fn left_to_unlock(&self) -> Result<Vec<Option<Grant>>> {
+        let mut missing = vec![];
+        let left = |one: &SingleLock| one.left_to_unlock().map_err(|error| missing.push(error)).ok();
+        let left = self.members.iter().map(left).collect();
         // Nothing is released unless enough locks can be.
-        Error::unless_enough(&self.name, (self.members.len(), self.needed()), missing)?;
-        let held = left.iter().map(|(engine, hold, guard)| Held { engine, hold, guard: *guard });
-        let limit = |engine: &Engine| self.bounds(engine, engine.config.command_timeout);
-        let failures = release_at_once(&held.collect::<Vec<_>>(), limit).into_iter().filter_map(Result::err);
-        self.verdict(left.len(), failures.collect())
+        Error::unless_enough(&self.name, (self.members.len(), self.needed()), missing).map(|()| left)
     }
 }
