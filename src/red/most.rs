@@ -107,20 +107,6 @@ impl<'a> Most<'a> {
         replies
     }
 
-    /// What one node says, for the count of votes.
-    fn vote(&self, place: usize, reply: Result<Reply>) -> (Option<Grant>, Vote, Option<Error>) {
-        match reply {
-            Ok(Reply::Granted(grant)) => {
-                let until =
-                    self.take.requests[place].engine.keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
-                (Some(grant), Vote::Granted { until }, None)
-            }
-            Ok(Reply::Busy(free_in)) => (None, Vote::Busy(free_in), None),
-            Ok(Reply::Passed) => (None, Vote::Busy(Duration::ZERO), None),
-            Err(error) => (None, Vote::Absent, Some(error)),
-        }
-    }
-
     /// The error of two addresses that lead to one server, which would vote twice.
     fn same_server(&self, replies: &[(Heard, bool)]) -> Option<Error> {
         let run = |place: usize| replies[place].0.run_id.as_ref();
@@ -182,12 +168,23 @@ impl WaitLoop for Most<'_> {
         let replies = self.ask_all();
         let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
         let twice = self.same_server(&replies);
+        let holds_it = replies.iter().filter(|(_, is_reentry)| *is_reentry).count() >= self.votes.needed;
         for (place, (heard, is_reentry)) in replies.into_iter().enumerate() {
-            let (grant, vote, error) = self.vote(place, heard.reply);
-            reentered += usize::from(is_reentry && grant.is_some());
-            self.take.grants[place] = grant;
-            votes.push(vote);
-            errors.extend(error);
+            votes.push(match heard.reply {
+                Ok(Reply::Granted(grant)) => {
+                    let keeper = &self.take.requests[place].engine.keeper;
+                    let until = keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                    self.take.grants[place] = Some(grant);
+                    reentered += usize::from(is_reentry);
+                    Vote::Granted { until }
+                }
+                Ok(Reply::Busy(free_in)) => Vote::Busy(free_in),
+                Ok(Reply::Passed) => Vote::Busy(Duration::ZERO),
+                Err(error) => {
+                    errors.push(error);
+                    Vote::Absent
+                }
+            });
         }
         if let Some(error) = twice {
             return Err(error);
@@ -205,7 +202,8 @@ impl WaitLoop for Most<'_> {
             return Err(lost.clone());
         }
         let now = Instant::now();
-        if let Verdict::TooFew { .. } = verdict {
+        // Silent servers keep a holder from its lock, and no other owner does.
+        if holds_it || matches!(verdict, Verdict::TooFew { .. }) {
             if self.gives_up(&errors, now) {
                 return Err(self.no_quorum(&errors));
             }

@@ -315,3 +315,21 @@ fn a_lease_shorter_than_the_round_trip_is_never_held() {
     let healthy = red(&clients, &name);
     eventually(SOON, "it can be taken", || healthy.try_lock().unwrap().is_some());
 }
+
+#[test]
+fn a_holder_is_not_told_that_its_lock_is_busy() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let rival = Client::connect(&nodes.servers[2].url()).unwrap();
+    let minority = rival.get_lock(&name).lock().unwrap();
+    let lock = nodes.lock(&name);
+    let outer = lock.lock().unwrap();
+    nodes.servers[0].pause();
+    for wait in [Duration::ZERO, NODE * 2] {
+        let error = lock.try_lock_for(wait).map(|inner| inner.is_some()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    }
+    nodes.servers[0].resume();
+    eventually(SOON, "the lock is taken again", || lock.try_lock().is_ok_and(|inner| inner.is_some()));
+    drop((outer, minority));
+    nodes.are_left_empty();
+}
