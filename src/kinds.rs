@@ -41,7 +41,7 @@ use std::fmt;
 
 use crate::durability::Durability;
 use crate::script::query;
-use crate::transport::{Confirmation, PubSub, Question};
+use crate::transport::{Confirmation, PubSub};
 use prelude::*;
 
 /// What most kinds import.
@@ -151,8 +151,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn confirmation(&self, name: &LockName, needs: Durability) -> Confirmation {
         let call = TOUCH.call(name, &[&self.held_under(name)[..]], int);
         // With its source: the step has no second chance, and costs a round trip in any case.
-        let touch = call.packed_with_source(PubSub::Plain).unwrap_or_else(|| call.packed(PubSub::Plain).into_owned());
-        Confirmation { touch, needs }
+        Confirmation { touch: call.packed(true, PubSub::Plain), needs }
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {

@@ -34,8 +34,9 @@ pub(crate) trait Question<Reply, T>: Sync {
     /// Reads the reply; `None` for a reply of an unknown shape.
     fn read(&self, reply: &Reply) -> Option<T>;
 
-    /// The request with the source of its script, for a server that does not know the script.
-    fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>>;
+    /// Adds the words of the request for a client with this kind of pub/sub. The `whole` request has the source of its
+    /// script, if it has one, for a server that does not know the script.
+    fn pack(&self, whole: bool, pub_sub: PubSub, request: &mut Vec<u8>);
 
     /// The step that must follow this answer over the same connection before the answer counts.
     fn confirmation(&self, _: &T) -> Option<&Confirmation> {

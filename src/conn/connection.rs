@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::asking::{asking, with_asked};
 use super::buffer::Buffer;
@@ -19,12 +19,14 @@ use super::stream::Stream;
 use super::trouble::{self, Moment};
 use crate::error::{Error, Refusal};
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, Limits};
+use crate::transport::{Fault, Identity, Limits, PubSub, Question};
 
 /// A connection that is ready for requests.
 pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,
+    /// The memory of the last request, for the next one.
+    packed: Vec<u8>,
     /// Where this connection leads; `None` where the server does not tell the id of the connection.
     pub(super) identity: Option<Identity>,
     /// The server as error texts show it.
@@ -48,6 +50,7 @@ impl Connection {
         Self {
             socket,
             buffer: Buffer::for_replies(largest),
+            packed: vec![],
             identity: None,
             server,
             in_cluster: false,
@@ -64,28 +67,58 @@ impl Connection {
         self.buffer.accept(Largest::LONG);
     }
 
-    /// Sends one request, after an `ASKING` in the same write where it `asks`, and waits for the whole reply. After a
-    /// fault other than a refusal the connection must be dropped, because late replies may still arrive.
+    /// Sends the request of a call, after an `ASKING` in the same write where it `asks`, and waits for the whole reply.
+    /// A server that does not know the script gets its source. After a fault other than a refusal the connection must be
+    /// dropped, because late replies may still arrive.
+    pub(super) fn ask<T>(
+        &mut self,
+        call: &dyn Question<Value, T>,
+        asks: bool,
+        pub_sub: PubSub,
+        limits: Limits,
+    ) -> Result<T, Fault> {
+        let mut packed = std::mem::take(&mut self.packed);
+        let mut send = |whole| {
+            packed.clear();
+            if asks {
+                packed.extend(asking());
+            }
+            call.pack(whole, pub_sub, &mut packed);
+            self.send_and_receive(&packed, asks, limits, |reply| call.read(reply))
+        };
+        let answer = match send(false) {
+            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => send(true),
+            answer => answer,
+        };
+        self.packed = packed;
+        answer
+    }
+
+    /// Sends one request and waits for the whole reply, as [`Connection::ask`] does.
     pub(super) fn request<T>(
         &mut self,
-        request: &[u8],
+        request: &Cmd,
+        limits: Limits,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<T, Fault> {
+        self.send_and_receive(&request.get_packed_command(), false, limits, read)
+    }
+
+    fn send_and_receive<T>(
+        &mut self,
+        packed: &[u8],
         asks: bool,
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let end = limits.end();
-        let sent = if asks { self.send(&[&asking()[..], request].concat(), end) } else { self.send(request, end) };
-        sent.map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        self.send(packed, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
             let answer = self.interpret(&reply, read);
             self.buffer.reclaim(reply);
             answer
         });
-        match answer {
-            Ok(answer) => answer,
-            Err(error) => Err(self.broke(error, limits.of(self.socket.stream.limit()))),
-        }
+        answer.unwrap_or_else(|error| Err(self.broke(error, limits.of(self.socket.stream.limit()))))
     }
 
     /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.

@@ -2,7 +2,6 @@
 
 mod confirmed;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -21,7 +20,7 @@ use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
 use crate::time::Instant;
-use crate::transport::{Copies, Fault, Fitness, Limits, Question, ServerNumber};
+use crate::transport::{Copies, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
 use confirmed::confirm_all;
 
 /// One of several requests.
@@ -29,7 +28,7 @@ pub(crate) struct Request<'a, T> {
     pub(crate) server: Arc<Server>,
     /// Whether the server gets the key at present, and the request must say so.
     pub(crate) asking: bool,
-    pub(crate) packed: Cow<'a, [u8]>,
+    pub(crate) pub_sub: PubSub,
     pub(crate) limits: Limits,
     pub(crate) fitness: Fitness,
     pub(crate) call: &'a dyn Question<Value, T>,
@@ -55,18 +54,16 @@ pub(crate) struct Response<T> {
 }
 
 impl<T> Response<T> {
-    fn of(server: &Server, answer: Result<T, Fault>, sent: Instant) -> Self {
-        Self { server: server.number(), answer, sent, ended: Instant::now(), run_id: None, copies: None }
+    pub(crate) fn of(server: &Server, answer: Result<T, Fault>, copies: Option<Copies>, sent: Instant) -> Self {
+        let ended = if answer.is_ok() { sent } else { Instant::now() };
+        Self { server: server.number(), answer, sent, ended, run_id: None, copies }
     }
 }
 
-impl<'a, T> Request<'a, T> {
-    /// Returns the request with the source of its script; `None` where it has the source.
-    fn whole(&self) -> Option<Self> {
-        let pub_sub = self.server.pub_sub_if_chosen().unwrap_or_default();
-        let packed = if self.whole { None } else { self.call.packed_with_source(pub_sub) };
-        let Self { ref server, asking, limits, fitness, call, .. } = *self;
-        Some(Request { server: Arc::clone(server), asking, packed: packed?.into(), limits, fitness, call, whole: true })
+impl<T> Request<'_, T> {
+    /// The request with the source of its script.
+    fn whole(&self) -> Self {
+        Self { server: Arc::clone(&self.server), whole: true, ..*self }
     }
 }
 
@@ -110,11 +107,11 @@ pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
         let none = || Err(Fault::NotSent(trouble::no_time(&pipeline.server.label())));
-        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
+        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), None, Instant::now()));
     }
-    let (answer, copies) = request.server.ask(&request.packed, request.asking, request.limits, request.call);
-    let ended = if answer.is_ok() { sent } else { Instant::now() };
-    Response { server: request.server.number(), answer, sent, ended, run_id: None, copies }
+    let Request { server, asking, pub_sub, limits, call, .. } = request;
+    let (answer, copies) = server.ask(call, asking, pub_sub, limits);
+    Response::of(&server, answer, copies, sent)
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -337,7 +334,7 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, sent) });
+        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, None, sent) });
     }
 
     fn write(&mut self) {
@@ -393,10 +390,10 @@ impl<'a, T> Pipeline<'a, T> {
             self.is_replica |= is_of_replica(&answer);
             if let Err(Fault::Refused(refusal)) = &answer
                 && refusal.word() == "NOSCRIPT"
-                && let Some(whole) = request.whole()
+                && !request.whole
             {
                 // At once, because the other servers may take all the time there is.
-                self.requests.push((*place, whole));
+                self.requests.push((*place, request.whole()));
             }
             self.end_one(answer, self.batch.begun);
         }
@@ -437,7 +434,7 @@ impl Batch {
         if request.asking {
             self.bytes.extend(asking());
         }
-        self.bytes.extend_from_slice(&request.packed);
+        request.call.pack(request.whole, request.pub_sub, &mut self.bytes);
         self.ends.push(self.bytes.len());
         self.deadline = self.deadline.max(request.limits.end());
     }

@@ -37,9 +37,8 @@ impl PubSubChoice {
         if let Some(made) = self.get() {
             return Ok(made);
         }
-        let question = command(&["PUBSUB", "SHARDNUMSUB"]).get_packed_command();
-        let answer =
-            connection.request(&question, false, limits, |reply| matches!(reply, Value::Array(_)).then_some(()));
+        let question = command(&["PUBSUB", "SHARDNUMSUB"]);
+        let answer = connection.request(&question, limits, |reply| matches!(reply, Value::Array(_)).then_some(()));
         let pub_sub = match answer {
             Ok(()) => PubSub::Sharded,
             // Redisson takes a missing right for a missing command, too.

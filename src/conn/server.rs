@@ -59,37 +59,20 @@ impl Server {
         self.dialer.endpoint.clone()
     }
 
-    /// Sends one request over a pooled connection and waits for the reply. A reply that `read` does not understand
-    /// closes the connection, because requests and replies no longer match. A request that was refused because the
-    /// login of the connection had ended is sent once more, over another connection.
-    pub(crate) fn request<T>(
+    /// Sends the request of a call over a pooled connection and waits for the reply, with `ASKING` before it where the
+    /// server gets the key at present, and with the wait for replicas that its answer may need. A reply that the call
+    /// does not understand closes the connection, because requests and replies no longer match. A request that was
+    /// refused because the login of the connection had ended is sent once more, over another connection.
+    pub(super) fn ask<T>(
         &self,
-        request: &[u8],
-        limits: Limits,
-        read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        self.confirmed(
-            limits,
-            |connection| connection.request(request, false, limits, &read),
-            |_| None,
-            false,
-            is_usable,
-        )
-        .0
-    }
-
-    /// Sends the request of a call over a pooled connection, with `ASKING` before it where the server gets the key at
-    /// present, and with the wait for replicas that its answer may need.
-    pub(crate) fn ask<T>(
-        &self,
-        request: &[u8],
-        asking: bool,
-        limits: Limits,
         call: &dyn Question<Value, T>,
+        asking: bool,
+        pub_sub: PubSub,
+        limits: Limits,
     ) -> (Result<T, Fault>, Option<Copies>) {
         self.confirmed(
             limits,
-            |connection| connection.request(request, asking, limits, |reply| call.read(reply)),
+            |connection| connection.ask(call, asking, pub_sub, limits),
             |answer| call.confirmation(answer),
             asking,
             is_usable,
@@ -396,7 +379,7 @@ impl Server {
 
 /// Ends a connection on the server. Returns whether it was still there.
 fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
-    connection.request(&identity.kill().get_packed_command(), false, limits, |reply| match reply {
+    connection.request(&identity.kill(), limits, |reply| match reply {
         Value::Int(ended) => Some(*ended > 0),
         Value::Okay => Some(true),
         _ => None,

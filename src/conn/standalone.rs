@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::server::Server;
 use super::{Route, Topology, command};
-use crate::error::Result;
+use crate::error::{Result, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 
@@ -34,9 +34,9 @@ impl Topology for Standalone {
     }
 
     fn greet(&self, limit: Duration) -> Result<()> {
-        let ping = command(&["PING"]).get_packed_command();
         let limits = Limits::by(Instant::now().after(limit));
-        self.server.request(&ping, limits, |_| Some(())).map_err(Fault::into_error)
+        let ping = [command(&["PING"])];
+        self.server.questions(limits, |send| Stop::at_a_refusal(&send(&ping)?)).map_err(Fault::into_error)
     }
 
     fn close(&self) {

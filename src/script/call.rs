@@ -1,12 +1,10 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
-use std::borrow::Cow;
-
 use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::reply::known;
-use super::words::{Word, Words, written};
+use super::words::{Word, Words, begin, write};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
@@ -14,16 +12,16 @@ use crate::transport::{Confirmation, PubSub, Question};
 /// A bundled script. The words that call the script by its hash are written at the first use.
 pub(crate) struct Script {
     source: &'static str,
-    head: OnceCell<Words>,
+    head: OnceCell<Vec<u8>>,
 }
 
 /// A request to Redis, with the function that reads the reply.
 pub(crate) struct Call<T> {
     route: LockName,
-    /// The script that the first words name.
+    /// The script whose name precedes the words.
     script: Option<&'static Script>,
     words: Words,
-    /// The start of the command that publishes, among the words.
+    /// The place among the words where the command that publishes belongs.
     publishes_at: Option<u32>,
     read: Read<T>,
     round_trips: Option<Box<RoundTrips<T>>>,
@@ -77,16 +75,24 @@ impl Script {
         keys: &[impl Word],
         read: fn(&Value) -> Option<T>,
     ) -> Call<T> {
-        let mut words = Words::after(self.by_hash(), USUAL_BYTES + 64 * keys.len());
+        let mut words = Words::new();
         words.add(keys.len());
         keys.iter().for_each(|key| words.add(key));
         Call { script: Some(self), ..Call::of_words(route, words, Read::Plain(read)) }
     }
 
-    /// The words that call the script by its hash.
-    fn by_hash(&self) -> &Words {
-        self.head.get_or_init(|| Words::of(&["EVALSHA", redis::Script::new(self.source).get_hash()]))
+    /// The words that name the script by its hash, as they are sent.
+    fn by_hash(&self) -> &[u8] {
+        self.head.get_or_init(|| named("EVALSHA", redis::Script::new(self.source).get_hash()))
     }
+}
+
+/// The words that name a script.
+fn named(command: &str, script: &str) -> Vec<u8> {
+    let mut words = vec![];
+    write(&mut words, command);
+    write(&mut words, script);
+    words
 }
 
 impl<T> Call<T> {
@@ -128,8 +134,7 @@ impl<T> Call<T> {
     /// client has chosen its kind of pub/sub.
     #[inline(always)]
     pub(crate) fn publish_command(mut self) -> Self {
-        self.publishes_at = u32::try_from(self.words.len()).ok();
-        self.words.add(PubSub::Plain.publish());
+        self.publishes_at = u32::try_from(self.words.bytes().len()).ok();
         self
     }
 
@@ -186,13 +191,9 @@ impl<T> Call<T> {
     }
 
     /// The request of a client with this kind of pub/sub.
-    pub(crate) fn packed(&self, pub_sub: PubSub) -> Cow<'_, [u8]> {
-        let mut request = Cow::from(self.words.packed());
-        if let Some(start) = self.publishes_at.filter(|_| pub_sub != PubSub::Plain) {
-            let start = start as usize;
-            let place = start..start + written(&[PubSub::Plain.publish()]).len();
-            request.to_mut().splice(self.words.place(place), written(&[pub_sub.publish()]));
-        }
+    pub(crate) fn packed(&self, whole: bool, pub_sub: PubSub) -> Vec<u8> {
+        let mut request = vec![];
+        self.pack(whole, pub_sub, &mut request);
         request
     }
 
@@ -203,9 +204,9 @@ impl<T> Call<T> {
 
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
-        let with_source = if whole { self.packed_with_source(pub_sub) } else { None };
-        let packed = with_source.map_or_else(|| self.packed(pub_sub), Cow::from);
-        let words = redis::parse_redis_value(&packed).ok().and_then(|words| redis::from_redis_value(words).ok());
+        let words = redis::parse_redis_value(&self.packed(whole, pub_sub))
+            .ok()
+            .and_then(|words| redis::from_redis_value(words).ok());
         let mut command = Cmd::new();
         command.arg::<Vec<Vec<u8>>>(words.unwrap_or_default());
         command
@@ -215,11 +216,6 @@ impl<T> Call<T> {
     pub(crate) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
         let mut answers = pipelined(std::slice::from_ref(self), pub_sub, send)?;
         known(answers.pop())?.map_err(Stop::Refused)
-    }
-
-    /// Whether the call runs a script, so that the source can be sent.
-    pub(crate) fn has_source(&self) -> bool {
-        self.script.is_some()
     }
 }
 
@@ -256,11 +252,21 @@ impl<T> Question<Value, T> for Call<T> {
         }
     }
 
-    fn packed_with_source(&self, pub_sub: PubSub) -> Option<Vec<u8>> {
-        let script = self.script?;
-        let mut request = self.packed(pub_sub).into_owned();
-        request.splice(self.words.place(0..script.by_hash().len()), written(&["EVAL", script.source]));
-        Some(request)
+    fn pack(&self, whole: bool, pub_sub: PubSub, request: &mut Vec<u8>) {
+        let words = self.words.bytes();
+        let (before, after) = words.split_at(self.publishes_at.map_or(words.len(), |place| place as usize));
+        let of_the_script = if self.script.is_some() { 2 } else { 0 };
+        begin(request, of_the_script + self.words.count() + usize::from(self.publishes_at.is_some()));
+        match self.script {
+            Some(script) if whole => request.extend(named("EVAL", script.source)),
+            Some(script) => request.extend_from_slice(script.by_hash()),
+            None => {}
+        }
+        request.extend_from_slice(before);
+        if self.publishes_at.is_some() {
+            write(request, pub_sub.publish());
+        }
+        request.extend_from_slice(after);
     }
 
     fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
@@ -282,9 +288,6 @@ impl<T> RoundTrips<T> {
         RoundTrips { run: Box::new(move |send, pub_sub| run(send, pub_sub).map(convert)), publishes }
     }
 }
-
-/// The room for an ordinary key, its channel, and a few arguments.
-const USUAL_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {
@@ -329,14 +332,14 @@ mod tests {
         let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
         static RELEASE: Script = Script::new("return 1");
         let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(owner.as_str()).publishing("PUBLISH", "PUBLISH");
-        let words = |packed: Cow<'_, [u8]>, word: &str| String::from_utf8_lossy(&packed).matches(word).count();
+        let words = |packed: Vec<u8>, word: &str| String::from_utf8_lossy(&packed).matches(word).count();
         assert!(call.publishes());
-        assert_eq!(words(call.packed(PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
-        assert_eq!(words(call.packed(PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
-        assert_eq!(words(call.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
-        assert_eq!(words(call.packed_with_source(PubSub::Sharded).unwrap().into(), "\r\nSPUBLISH\r\n"), 1);
+        assert_eq!(words(call.packed(false, PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
+        assert_eq!(words(call.packed(false, PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
+        assert_eq!(words(call.packed(false, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
+        assert_eq!(words(call.packed(true, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         let mapped = call.map(|_| ()).map(drop);
-        assert_eq!(words(mapped.packed(PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
+        assert_eq!(words(mapped.packed(false, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
         assert!(!PLAIN.acquire(&AcquireArgs { name: &name, owner: &owner, lease, waits: true }).publishes());
     }

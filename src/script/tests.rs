@@ -11,7 +11,7 @@ use crate::transport::{PubSub, Question};
 /// Runs a call. Returns the word of the error where the server refuses.
 pub(crate) fn run_at<T>(url: &str, call: &Call<T>) -> Result<T, String> {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-    let reply = match connection.req_packed_command(&call.packed_with_source(PubSub::Plain).unwrap()).unwrap() {
+    let reply = match connection.req_packed_command(&call.packed(true, PubSub::Plain)).unwrap() {
         Value::ServerError(error) => return Err(Refusal::new(&error).word().to_owned()),
         reply => reply,
     };

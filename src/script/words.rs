@@ -1,19 +1,17 @@
 //! The words of a request, as the protocol of Redis writes them.
 
 use std::cell::Cell;
-use std::ops::Range;
 
 use crate::name::Joined;
 
-/// A request that grows by words. The number of the words stands before them, and is written into the end of the room
-/// for it.
+/// Words side by side, each as it is sent, and their number.
 pub(super) struct Words {
     bytes: Vec<u8>,
-    start: usize,
+    count: usize,
 }
 
 thread_local! {
-    /// The memory of the last request of this thread, for the next one.
+    /// The memory of the last words of this thread, for the next ones.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -23,67 +21,36 @@ pub(crate) trait Word {
 }
 
 impl Words {
-    pub(super) fn of(words: &[&str]) -> Self {
-        let mut bytes = vec![b'0'; ROOM];
-        let start = LAST_DIGIT - 1;
-        (bytes[start], bytes[ROOM - 2], bytes[ROOM - 1]) = (b'*', b'\r', b'\n');
-        let mut request = Self { bytes, start };
-        words.iter().for_each(|word| request.add(*word));
-        request
+    pub(super) fn new() -> Self {
+        Self { bytes: SPARE.try_with(Cell::take).unwrap_or_default(), count: 0 }
     }
 
-    /// A request that begins with the words of another one, and has room for `more` bytes.
-    pub(super) fn after(first: &Self, more: usize) -> Self {
-        let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
-        bytes.clear();
-        bytes.reserve(first.bytes.len() + more);
-        bytes.extend_from_slice(&first.bytes);
-        Self { bytes, start: first.start }
+    pub(super) fn of(words: &[&str]) -> Self {
+        let mut all = Self::new();
+        words.iter().for_each(|word| all.add(*word));
+        all
     }
 
     pub(super) fn add(&mut self, word: impl Word) {
-        word.with_parts(|parts| write(&mut self.bytes, parts));
-        match &mut self.bytes[LAST_DIGIT] {
-            b'9' => self.carry(),
-            digit => *digit += 1,
-        }
+        write(&mut self.bytes, word);
+        self.count += 1;
     }
 
-    /// Counts a word whose number ends with a zero.
-    fn carry(&mut self) {
-        let mut at = LAST_DIGIT;
-        while self.bytes[at] == b'9' {
-            self.bytes[at] = b'0';
-            at -= 1;
-        }
-        if at == self.start {
-            self.start -= 1;
-            (self.bytes[self.start], self.bytes[at]) = (b'*', b'0');
-        }
-        self.bytes[at] += 1;
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
 
-    /// The request.
-    pub(super) fn packed(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    /// The length of the words.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() - ROOM
-    }
-
-    /// The place of a part of the words in the request.
-    pub(super) fn place(&self, part: Range<usize>) -> Range<usize> {
-        let line = ROOM - self.start;
-        line + part.start..line + part.end
+    /// The words as they are sent.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
         if self.bytes.capacity() <= MOST_SPARE {
-            let spare = std::mem::take(&mut self.bytes);
+            let mut spare = std::mem::take(&mut self.bytes);
+            spare.clear();
             // Without its thread-local data a thread has no next request.
             let _ = SPARE.try_with(|last| last.set(spare));
         }
@@ -93,20 +60,21 @@ impl Drop for Words {
 /// A larger request gives its memory back.
 const MOST_SPARE: usize = 1024;
 
-/// Room for a marker, the digits of any number, and the end of a line.
-const ROOM: usize = 24;
-const LAST_DIGIT: usize = ROOM - 3;
-
-/// Words as they are sent.
-pub(super) fn written(words: &[&str]) -> Vec<u8> {
-    let mut bytes = vec![];
-    words.iter().for_each(|word| write(&mut bytes, &[word.as_bytes()]));
-    bytes
+/// Writes the number of the words that follow, with which a request begins.
+pub(super) fn begin(request: &mut Vec<u8>, count: usize) {
+    request.push(b'*');
+    request.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+    request.extend_from_slice(b"\r\n");
 }
 
-/// Writes one word of these parts.
+/// Writes one word.
 #[inline(always)]
-fn write(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
+pub(super) fn write(bytes: &mut Vec<u8>, word: impl Word) {
+    word.with_parts(|parts| write_parts(bytes, parts));
+}
+
+#[inline(always)]
+fn write_parts(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
     if let [[byte]] = parts {
         return bytes.extend_from_slice(&[b'$', b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
     }
@@ -162,7 +130,13 @@ mod tests {
 
     #[test]
     fn words_are_written_as_redis_reads_them() {
-        let mut words = Words::after(&Words::of(&["EVALSHA"]), 0);
+        let mut words = Words::of(&["EVALSHA"]);
+        let packed = |words: &Words| {
+            let mut request = vec![];
+            begin(&mut request, words.count());
+            request.extend_from_slice(words.bytes());
+            request
+        };
         words.add(String::new());
         words.add(&b"\r\n\0"[..]);
         for length in LENGTHS {
@@ -180,12 +154,10 @@ mod tests {
             .arg(u64::MAX)
             .arg(i64::MIN)
             .arg(0);
-        assert_eq!(words.packed(), expected.get_packed_command());
+        assert_eq!(packed(&words), expected.get_packed_command());
         for number in 7..1_100_u64 {
             words.add(number);
-            assert_eq!(words.packed(), expected.arg(number).get_packed_command());
+            assert_eq!(packed(&words), expected.arg(number).get_packed_command());
         }
-        let (last, all) = (b"$4\r\n1099\r\n", words.len());
-        assert_eq!(&words.packed()[words.place(all - last.len()..all)], last);
     }
 }

@@ -75,8 +75,8 @@ impl InDoubt {
 pub(crate) enum Next {
     /// Fence this copy.
     Fence(Identity, Limits),
-    /// Send the request, with the source of the script if `whole`.
-    Send { whole: bool, limits: Limits },
+    /// Send the request.
+    Send(Limits),
     /// Rest until this moment, or until the bell rings.
     Rest(Instant),
     /// The request failed.
@@ -86,12 +86,9 @@ pub(crate) enum Next {
 /// One request and its history.
 pub(crate) struct Exchange {
     bounds: Bounds,
-    /// Whether the request can contain the source of its script.
-    has_source: bool,
     in_doubt: InDoubt,
     /// The error of the last unanswered copy; set from the first unanswered copy on.
     doubt: Option<Error>,
-    whole: bool,
     /// The number of redirections since the last rest.
     hops: u32,
     pause: RetryPause,
@@ -114,13 +111,11 @@ enum State {
 }
 
 impl Exchange {
-    pub(crate) fn new(in_doubt: InDoubt, has_source: bool, bounds: Bounds, now: Instant) -> Self {
+    pub(crate) fn new(in_doubt: InDoubt, bounds: Bounds, now: Instant) -> Self {
         Self {
             bounds,
-            has_source,
             in_doubt,
             doubt: None,
-            whole: false,
             hops: 0,
             pause: RetryPause::new(),
             took: Duration::ZERO,
@@ -143,7 +138,7 @@ impl Exchange {
         let limits = if self.bounds.repeat { Limits::answered_within(end, self.part(now)) } else { Limits::by(end) };
         match self.in_doubt.fenceable.last() {
             Some(identity) => Next::Fence(identity.clone(), limits),
-            None => Next::Send { whole: self.whole, limits },
+            None => Next::Send(limits),
         }
     }
 
@@ -185,9 +180,6 @@ impl Exchange {
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, fault: Fault, interrupted: bool) {
         self.took = sent.until(now);
         match fault {
-            Fault::Refused(refusal) if refusal.word() == "NOSCRIPT" && !self.whole && self.has_source => {
-                self.whole = true;
-            }
             Fault::Refused(refusal) => {
                 let limit = refusal.is_transient().then_some(self.bounds.retry_until);
                 self.rest_or_end(now, limit, Error::refused(refusal));

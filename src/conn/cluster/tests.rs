@@ -91,8 +91,8 @@ fn routed(cluster: &Cluster) -> u16 {
 
 /// Asks a server anything over its pool.
 fn ping(server: &Server, limit: Duration) -> std::result::Result<(), Fault> {
-    let request = crate::conn::command(&["PING"]).get_packed_command();
-    server.request(&request, Limits::by(Instant::now().after(limit)), |_| Some(()))
+    let ping = [crate::conn::command(&["PING"])];
+    server.questions(Limits::by(Instant::now().after(limit)), |send| send(&ping).map(drop))
 }
 
 #[track_caller]

@@ -36,34 +36,34 @@ fn silent() -> (TcpListener, Arc<Server>) {
     (listener, Arc::new(Server::for_test(&url)))
 }
 
-fn request(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static, String> {
+fn request<'a>(server: &Arc<Server>, word: &'a str, limit: Duration) -> Request<'a, String> {
     Request {
         asking: false,
         server: Arc::clone(server),
-        packed: command(&["ECHO", word]).get_packed_command().into(),
+        pub_sub: PubSub::Plain,
         limits: Limits::by(Instant::now().after(limit)),
         fitness: Fitness::default(),
-        call: &Words,
+        call: Box::leak(Box::new(Word(word))),
         whole: false,
     }
 }
 
-struct Words;
+struct Word<'a>(&'a str);
 
-/// A reply of eight texts.
-struct EightTexts;
+/// A word, with a reply of eight texts.
+struct EightTexts<'a>(&'a str);
 
-impl Question<Value, String> for EightTexts {
+impl Question<Value, String> for EightTexts<'_> {
     fn read(&self, reply: &Value) -> Option<String> {
         matches!(reply, Value::Array(texts) if texts.len() == 8).then(String::new)
     }
 
-    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
-        None
+    fn pack(&self, _: bool, _: PubSub, request: &mut Vec<u8>) {
+        command(&["ECHO", self.0]).write_packed_command(request);
     }
 }
 
-impl Question<Value, String> for Words {
+impl Question<Value, String> for Word<'_> {
     fn read(&self, reply: &Value) -> Option<String> {
         match reply {
             Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -71,8 +71,8 @@ impl Question<Value, String> for Words {
         }
     }
 
-    fn packed_with_source(&self, _: PubSub) -> Option<Vec<u8>> {
-        Some(command(&["ECHO", "whole"]).get_packed_command())
+    fn pack(&self, whole: bool, _: PubSub, request: &mut Vec<u8>) {
+        command(&["ECHO", if whole { "whole" } else { self.0 }]).write_packed_command(request);
     }
 }
 
@@ -247,8 +247,24 @@ fn replies_are_read_while_requests_are_written() {
     let reply: &str = Box::leak(format!("*8\r\n{texts}").into_boxed_str());
     let (_scripted, server) = served(move |_| Reaction::Reply(reply));
     let word = "x".repeat(400_000);
-    let requests = (0..100).map(|_| Request { call: &EightTexts, ..request(&server, &word, SOON) }).collect();
+    let texts = EightTexts(&word);
+    let requests = (0..100).map(|_| Request { call: &texts, ..request(&server, &word, SOON) }).collect();
     assert!(gather(requests).iter().all(|outcome| outcome.answer.is_ok()));
+}
+
+#[test]
+fn an_unknown_script_is_sent_once_with_its_source() {
+    for (needs_source, answer) in [(true, "whole"), (false, "refused: NOSCRIPT")] {
+        let (scripted, server) = served(move |seen| match seen.words.last().map(String::as_str) {
+            Some("whole") if needs_source => Reaction::Echo,
+            Some("a" | "whole") => Reaction::Reply("-NOSCRIPT No matching script.\r\n"),
+            _ => Reaction::Reply("+OK\r\n"),
+        });
+        let outcomes = gather(vec![Request { asking: true, ..request(&server, "a", SOON) }]);
+        assert_eq!(in_short(outcomes), [answer]);
+        let seen: Vec<_> = scripted.seen().iter().map(|seen| (seen.connection, seen.words.join(" "))).collect();
+        assert_eq!(seen, ["ASKING", "ECHO a", "ASKING", "ECHO whole"].map(|words| (1, words.to_owned())));
+    }
 }
 
 #[test]

@@ -34,15 +34,15 @@ impl DedicatedConnection {
         Self { accepts_long_replies: true, ..self }
     }
 
-    /// Sends one request and waits for the reply; see [`Server::request`].
-    pub(crate) fn request<T>(
+    /// Sends one request and waits for the reply; see [`Connection::request`].
+    pub(super) fn request<T>(
         &mut self,
-        request: &[u8],
+        request: &Cmd,
         deadline: Instant,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
-        let answer = connection.request(request, false, Limits::by(deadline), read);
+        let answer = connection.request(request, Limits::by(deadline), read);
         if is_usable(&answer) && !connection.is_logged_out {
             self.connection = Some(connection);
         }
@@ -81,7 +81,7 @@ impl DedicatedConnection {
     /// `number`.
     pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
         let number = number.to_string();
-        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]).get_packed_command();
+        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]);
         self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
     }
 
@@ -102,9 +102,8 @@ impl DedicatedConnection {
     /// Checks that the server that answered last is a master, as far as the server reports a role. Closes the
     /// connection to any other server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
-        let hello = command(&["HELLO"]).get_packed_command();
         let asked = self.generation();
-        let answer = self.request(&hello, deadline, |reply| Some(Hello::read(reply)));
+        let answer = self.request(&command(&["HELLO"]), deadline, |reply| Some(Hello::read(reply)));
         if asked != Some(self.generation) {
             // The new connection may lead to another server than the one that answered before.
             let error = trouble::at(&self.server.label(), "told no role: its connection was lost");

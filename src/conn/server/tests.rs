@@ -19,7 +19,7 @@ fn served(reaction: Reaction) -> (Scripted, Arc<Server>) {
 }
 
 fn ping(server: &Server) -> Result<(), Fault> {
-    server.request(&command(&["PING"]).get_packed_command(), Limits::by(soon()), |_| Some(()))
+    server.questions(Limits::by(soon()), |send| send(&[command(&["PING"])]).map(drop))
 }
 
 #[test]
@@ -58,8 +58,7 @@ fn the_role_of_another_connection_is_no_answer() {
     assert!(connection.check_role(soon()).is_err(), "no connection answered anything");
     connection.open(soon()).unwrap();
     connection.check_role(soon()).unwrap();
-    let ping = command(&["PING"]).get_packed_command();
-    connection.request(&ping, soon(), |_| Some(())).unwrap_err();
+    connection.request(&command(&["PING"]), soon(), |_| Some(())).unwrap_err();
     assert!(connection.check_role(soon()).is_err(), "the server that was asked is another one, perhaps");
 }
 

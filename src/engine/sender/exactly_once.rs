@@ -1,6 +1,5 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
-use std::borrow::Cow;
 use std::ptr;
 use std::sync::Arc;
 
@@ -199,18 +198,18 @@ impl<'a, T> Sending<'a, T> {
             // A member that does not answer may have a successor, which is asked within the bound as well.
             bounds.command_timeout /= 2;
         }
-        let exchange = Exchange::new(in_doubt, call.has_source(), bounds, now);
+        let exchange = Exchange::new(in_doubt, bounds, now);
         Self { topology, call, fitness: bounds.fitness, exchange, redirected: None }
     }
 
     /// The request to send now, if the next step is to send one.
     fn request(&self, now: Instant) -> Option<Request<'_, T>> {
         match self.exchange.next(now) {
-            Next::Send { whole, limits } if self.call.round_trips().is_none() => {
+            Next::Send(limits) if self.call.round_trips().is_none() => {
                 let route = self.route();
                 // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
                 let pub_sub = route.server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
-                Some(self.request_of(route, pub_sub, whole, limits))
+                Some(self.request_of(route, pub_sub, limits))
             }
             _ => None,
         }
@@ -241,8 +240,8 @@ impl<'a, T> Sending<'a, T> {
                     let outcome = fence_copy(self.topology, &identity, limits);
                     self.exchange.fenced(Instant::now(), outcome);
                 }
-                Next::Send { whole, limits } => {
-                    let outcome = self.attempt(whole, limits, now);
+                Next::Send(limits) => {
+                    let outcome = self.attempt(limits, now);
                     if let Some(answer) = self.attempted(outcome, caller) {
                         return Ok(answer);
                     }
@@ -257,22 +256,18 @@ impl<'a, T> Sending<'a, T> {
         }
     }
 
-    fn attempt(&self, whole: bool, limits: Limits, sent: Instant) -> Response<T> {
-        let Route { server, asking } = self.route();
-        let confirmation = |answer: &T| self.call.confirmation(answer);
-        let number = server.number();
+    fn attempt(&self, limits: Limits, sent: Instant) -> Response<T> {
+        let route = self.route();
+        let server = Arc::clone(&route.server);
         let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) if self.fitness.matters() => {
-                return ask(self.request_of(Route { server, asking }, pub_sub, whole, limits), sent);
-            }
-            (None, Ok(pub_sub)) => server.ask(&self.packed(pub_sub, whole), asking, limits, self.call),
+            (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
             (Some(round_trips), Ok(pub_sub)) => {
-                server.round_trips(limits, asking, |send| round_trips.run(send, pub_sub), confirmation)
+                let confirmation = |answer: &T| self.call.confirmation(answer);
+                server.round_trips(limits, route.asking, |send| round_trips.run(send, pub_sub), confirmation)
             }
             (_, Err(fault)) => (Err(fault), None),
         };
-        let ended = if answer.is_ok() { sent } else { Instant::now() };
-        Response { server: number, answer, sent, ended, run_id: None, copies }
+        Response::of(&server, answer, copies, sent)
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -280,15 +275,9 @@ impl<'a, T> Sending<'a, T> {
         if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
     }
 
-    fn request_of(&self, route: Route, pub_sub: PubSub, whole: bool, limits: Limits) -> Request<'_, T> {
+    fn request_of(&self, route: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
         let Route { server, asking } = route;
-        let packed = self.packed(pub_sub, whole);
-        Request { server, asking, packed, limits, fitness: self.fitness, call: self.call, whole }
-    }
-
-    fn packed(&self, pub_sub: PubSub, whole: bool) -> Cow<'_, [u8]> {
-        let with_source = if whole { self.call.packed_with_source(pub_sub) } else { None };
-        with_source.map_or_else(|| self.call.packed(pub_sub), Cow::from)
+        Request { server, asking, pub_sub, limits, fitness: self.fitness, call: self.call, whole: false }
     }
 
     /// Takes the outcome of an attempt.
@@ -305,11 +294,6 @@ impl<'a, T> Sending<'a, T> {
                 run_id: outcome.run_id,
                 copies: outcome.copies,
             }),
-            // The request with its source goes the same way: `ASKING` was for the first one only.
-            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
-                exchange.failed(sent, ended, Fault::Refused(refusal), false);
-                None
-            }
             Err(Fault::Refused(refusal)) => {
                 self.redirected = None;
                 match self.topology.redirect(server, &refusal) {

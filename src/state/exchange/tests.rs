@@ -15,7 +15,7 @@ fn bounds() -> Bounds {
 }
 
 fn begun(bounds: &Bounds) -> Exchange {
-    Exchange::new(InDoubt::default(), true, *bounds, START)
+    Exchange::new(InDoubt::default(), *bounds, START)
 }
 
 fn mute() -> Error {
@@ -31,7 +31,7 @@ fn refused(word: &str) -> Fault {
 }
 
 fn is_send(next: &Next) -> bool {
-    matches!(next, Next::Send { .. })
+    matches!(next, Next::Send(_))
 }
 
 #[test]
@@ -54,19 +54,6 @@ fn a_question_is_repeated_without_a_fence() {
     let mut exchange = begun(&bounds);
     exchange.failed(START, at(10), unanswered(7), false);
     assert!(is_send(&exchange.next(at(10))));
-}
-
-#[test]
-fn a_script_that_is_missing_is_sent_along_at_once() {
-    let bounds = bounds();
-    let mut exchange = begun(&bounds);
-    exchange.failed(START, at(1), refused("NOSCRIPT"), false);
-    assert!(matches!(exchange.next(at(1)), Next::Send { whole: true, .. }));
-    exchange.failed(at(1), at(2), refused("NOSCRIPT"), false);
-    assert!(matches!(exchange.next(at(2)), Next::Over(_)), "it is not sent for ever");
-    let mut plain = Exchange::new(InDoubt::default(), false, bounds, START);
-    plain.failed(START, at(1), refused("NOSCRIPT"), false);
-    assert!(matches!(plain.next(at(1)), Next::Over(_)));
 }
 
 #[test]
@@ -144,7 +131,7 @@ fn fates() -> impl proptest::strategy::Strategy<Value = Vec<(Fate, Fate, u32)>> 
     let fate = || {
         prop_oneof![
             2 => Just(Fate::Answered),
-            1 => prop_oneof![Just("OOM"), Just("LOADING"), Just("NOSCRIPT"), Just("NOPERM")].prop_map(Fate::Refused),
+            1 => prop_oneof![Just("OOM"), Just("LOADING"), Just("NOPERM")].prop_map(Fate::Refused),
             2 => Just(Fate::NotSent),
             2 => Just(Fate::Elsewhere),
             1 => Just(Fate::Later),
@@ -168,7 +155,7 @@ proptest::proptest! {
         for _ in 0..1_000 {
             let (of_request, of_fence, share) = fates.next().unwrap();
             match exchange.next(now) {
-                Next::Send { limits, .. } => {
+                Next::Send(limits) => {
                     proptest::prop_assert!(on_their_way.is_empty(), "an earlier copy may still come");
                     proptest::prop_assert_eq!(exchange.is_unfenceable(), for_ever > 0);
                     proptest::prop_assert_eq!(exchange.is_repeated(), sent > 0);

@@ -6,7 +6,7 @@ use crate::conn::server_start::ServerStart;
 
 const UP: Fitness = Fitness { is_up: true, age: None, advice: "" };
 
-fn if_up(server: &Arc<Server>, word: &str, limit: Duration) -> Request<'static, String> {
+fn if_up<'a>(server: &Arc<Server>, word: &'a str, limit: Duration) -> Request<'a, String> {
     Request { fitness: UP, ..request(server, word, limit) }
 }
 
