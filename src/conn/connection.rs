@@ -11,8 +11,10 @@ use redis::{Cmd, Value};
 
 use super::asking::{asking, with_asked};
 use super::buffer::Buffer;
+use super::command::command;
 use super::frame::Largest;
 use super::identity::{address_of, id_of, server_of};
+use super::introduction::text_of;
 use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
@@ -25,7 +27,7 @@ use crate::transport::{Fault, Identity, Limits, PubSub, Question};
 pub(crate) struct Connection {
     socket: Socket,
     buffer: Buffer,
-    /// The memory of the last request, for the next one.
+    /// The request that is to be sent; its memory serves the next one.
     packed: Vec<u8>,
     /// Where this connection leads; `None` where the server does not tell the id of the connection.
     pub(super) identity: Option<Identity>,
@@ -35,9 +37,8 @@ pub(crate) struct Connection {
     pub(super) in_cluster: bool,
     /// Whether the last reply did not arrive in time although the connection seemed intact.
     pub(super) is_mute: bool,
-    /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
-    pub(super) asked_start: bool,
-    pub(super) server_start: Option<ServerStart>,
+    /// When the server started, once it was asked; `None` where it is not told to this user.
+    server_start: Option<Option<ServerStart>>,
     /// Whether a request was answered.
     is_proven: bool,
     /// Whether the server wants a login anew.
@@ -55,7 +56,6 @@ impl Connection {
             server,
             in_cluster: false,
             is_mute: false,
-            asked_start: false,
             server_start: None,
             is_proven: false,
             is_logged_out: false,
@@ -77,21 +77,27 @@ impl Connection {
         pub_sub: PubSub,
         limits: Limits,
     ) -> Result<T, Fault> {
-        let mut packed = std::mem::take(&mut self.packed);
-        let mut send = |whole| {
-            packed.clear();
-            if asks {
-                packed.extend(asking());
+        match self.ask_with(call, false, asks, pub_sub, limits) {
+            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
+                self.ask_with(call, true, asks, pub_sub, limits)
             }
-            call.pack(whole, pub_sub, &mut packed);
-            self.send_and_receive(&packed, asks, limits, |reply| call.read(reply))
-        };
-        let answer = match send(false) {
-            Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => send(true),
             answer => answer,
-        };
-        self.packed = packed;
-        answer
+        }
+    }
+
+    fn ask_with<T>(
+        &mut self,
+        call: &dyn Question<Value, T>,
+        whole: bool,
+        asks: bool,
+        pub_sub: PubSub,
+        limits: Limits,
+    ) -> Result<T, Fault> {
+        if asks {
+            self.packed.extend(asking());
+        }
+        call.pack(whole, pub_sub, &mut self.packed);
+        self.send_packed(asks, limits, |reply| call.read(reply))
     }
 
     /// Sends one request and waits for the whole reply, as [`Connection::ask`] does.
@@ -101,17 +107,20 @@ impl Connection {
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        self.send_and_receive(&request.get_packed_command(), false, limits, read)
+        request.write_packed_command(&mut self.packed);
+        self.send_packed(false, limits, read)
     }
 
-    fn send_and_receive<T>(
+    fn send_packed<T>(
         &mut self,
-        packed: &[u8],
         asks: bool,
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        self.send(packed, limits.end()).map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        let sent = self.socket.write_all(&self.packed, limits.end());
+        self.packed.clear();
+        self.packed.shrink_to(MOST_KEPT);
+        sent.map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
             let answer = self.interpret(&reply, read);
@@ -119,6 +128,23 @@ impl Connection {
             answer
         });
         answer.unwrap_or_else(|error| Err(self.broke(error, limits.of(self.socket.stream.limit()))))
+    }
+
+    /// Whether [`Connection::server_start`] asks the server.
+    pub(super) fn must_ask_start(&self) -> bool {
+        self.server_start.is_none()
+    }
+
+    /// When the server started; asked once for each connection. `None` where it is not told to this user.
+    pub(super) fn server_start(&mut self, limits: Limits) -> Result<Option<&ServerStart>, Fault> {
+        if self.server_start.is_none() {
+            let read = |reply: &Value| Some(text_of(reply).and_then(|info| ServerStart::read(&info, Instant::now())));
+            self.server_start = Some(match self.request(&command(&["INFO", "server"]), limits, read) {
+                Err(Fault::Refused(refusal)) if refusal.lacks_command() => None,
+                told => told.map_err(|fault| Fault::NotSent(fault.into_error()))?,
+            });
+        }
+        Ok(self.server_start.as_ref().and_then(Option::as_ref))
     }
 
     /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.
@@ -252,3 +278,6 @@ impl Connection {
         self.identity = id.map(|id| Identity { address, server, ..Identity::new(id) });
     }
 }
+
+/// A larger request gives its memory back.
+const MOST_KEPT: usize = 1024;
