@@ -4,7 +4,7 @@ use once_cell::sync::OnceCell;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::reply::known;
-use super::words::{Word, Words, begin, write};
+use super::words::{Word, Words, write, write_line};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
@@ -43,15 +43,10 @@ enum Read<T> {
 
 type Mapped<T> = dyn Fn(&Value) -> Option<T> + Send + Sync;
 
-/// A request of several round trips over one connection, where a command depends on the replies before it.
+/// Several round trips over one connection, where a command depends on the replies before it.
 ///
 /// The function begins from the start at each call, so a repetition needs no state.
-pub(crate) struct RoundTrips<T> {
-    run: Box<Function<T>>,
-    publishes: bool,
-}
-
-type Function<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync;
+pub(crate) type RoundTrips<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync;
 
 /// Sends commands in one write and returns their replies, error replies among them.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
@@ -114,8 +109,8 @@ impl<T> Call<T> {
         publishes: bool,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        let round_trips = Some(Box::new(RoundTrips { run: Box::new(run), publishes }));
-        Self { round_trips, ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
+        let (round_trips, publishes_at) = (Some(Box::new(run) as Box<_>), publishes.then_some(0));
+        Self { round_trips, publishes_at, ..Self::of_words(route, Words::new(), Read::Plain(|_| None)) }
     }
 
     #[inline(always)]
@@ -144,7 +139,8 @@ impl<T> Call<T> {
         T: 'static,
     {
         let Self { route, script, words, publishes_at, read, round_trips, .. } = self;
-        let round_trips = round_trips.map(|all| Box::new(all.map(convert)));
+        let round_trips = round_trips
+            .map(|run| -> Box<RoundTrips<U>> { Box::new(move |send, pub_sub| run(send, pub_sub).map(convert)) });
         let read: Box<Mapped<U>> = match read {
             Read::Plain(read) => Box::new(move |reply| read(reply).map(convert)),
             Read::Mapped(read) => Box::new(move |reply| read(reply).map(convert)),
@@ -165,17 +161,15 @@ impl<T> Call<T> {
     where
         T: 'static,
     {
-        let following = |all: Box<RoundTrips<T>>| {
-            let RoundTrips { run, publishes } = *all;
-            let run = move |send: &mut Pipeline<'_>, pub_sub| {
+        let following = |run: Box<RoundTrips<T>>| -> Box<RoundTrips<T>> {
+            Box::new(move |send, pub_sub| {
                 let mut send = |commands: &[Cmd]| {
                     let replies = send(commands)?;
                     let elsewhere = replies.iter().filter_map(Refusal::in_reply).find(Refusal::is_of_routing);
                     elsewhere.map_or(Ok(replies), |refusal| Err(Stop::Refused(refusal)))
                 };
                 run(&mut send, pub_sub)
-            };
-            Box::new(RoundTrips { run: Box::new(run), publishes })
+            })
         };
         Self { round_trips: self.round_trips.map(following), ..self }
     }
@@ -199,7 +193,7 @@ impl<T> Call<T> {
 
     /// Whether the request publishes, so that the kind of pub/sub must be known before the request is packed.
     pub(crate) fn publishes(&self) -> bool {
-        self.publishes_at.is_some() || self.round_trips.as_ref().is_some_and(|all| all.publishes)
+        self.publishes_at.is_some()
     }
 
     /// The command of the call, for round trips.
@@ -256,7 +250,7 @@ impl<T> Question<Value, T> for Call<T> {
         let words = self.words.bytes();
         let (before, after) = words.split_at(self.publishes_at.map_or(words.len(), |place| place as usize));
         let of_the_script = if self.script.is_some() { 2 } else { 0 };
-        begin(request, of_the_script + self.words.count() + usize::from(self.publishes_at.is_some()));
+        write_line(request, b'*', of_the_script + self.words.count() + usize::from(self.publishes_at.is_some()));
         match self.script {
             Some(script) if whole => request.extend(named("EVAL", script.source)),
             Some(script) => request.extend_from_slice(script.by_hash()),
@@ -272,20 +266,6 @@ impl<T> Question<Value, T> for Call<T> {
     fn confirmation(&self, answer: &T) -> Option<&Confirmation> {
         let Confirmed { confirmation, is_needed } = self.confirmation.as_deref()?;
         is_needed(answer).then_some(confirmation)
-    }
-}
-
-impl<T> RoundTrips<T> {
-    pub(crate) fn run(&self, send: &mut Pipeline<'_>, pub_sub: PubSub) -> Result<T, Stop> {
-        (self.run)(send, pub_sub)
-    }
-
-    fn map<U: 'static>(self, convert: fn(T) -> U) -> RoundTrips<U>
-    where
-        T: 'static,
-    {
-        let Self { run, publishes } = self;
-        RoundTrips { run: Box::new(move |send, pub_sub| run(send, pub_sub).map(convert)), publishes }
     }
 }
 

@@ -93,7 +93,7 @@ mod tests {
         mut replies: impl FnMut(&[String]) -> String,
     ) -> (Vec<Vec<String>>, Result<Vec<RenewalAnswer>, Stop>) {
         let mut asked = vec![];
-        let outcome = call.round_trips().unwrap().run(
+        let outcome = call.round_trips().unwrap()(
             &mut |commands| {
                 let word = |argument: redis::Arg<&[u8]>| match argument {
                     redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),

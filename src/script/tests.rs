@@ -50,7 +50,7 @@ pub(crate) fn url_of_user(server: &RedisServer, rights: &[&str]) -> String {
 /// Runs a call of several round trips.
 pub(crate) fn run_pipeline<T>(server: &RedisServer, call: &Call<T>) -> T {
     let mut connection = server.connection();
-    let outcome = call.round_trips().unwrap().run(
+    let outcome = call.round_trips().unwrap()(
         &mut |commands| Ok(commands.iter().map(|command| connection.req_command(command).unwrap()).collect()),
         PubSub::Plain,
     );
@@ -73,7 +73,7 @@ pub(crate) fn run_at_cluster<T>(cluster: &RedisCluster, call: &Call<T>) -> Resul
             Ok(commands.iter().map(send).collect())
         };
         let outcome = match call.round_trips() {
-            Some(round_trips) => round_trips.run(&mut send, PubSub::Sharded),
+            Some(round_trips) => round_trips(&mut send, PubSub::Sharded),
             None => call.run(&mut send, PubSub::Sharded),
         };
         match outcome {

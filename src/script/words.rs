@@ -60,11 +60,21 @@ impl Drop for Words {
 /// A larger request gives its memory back.
 const MOST_SPARE: usize = 1024;
 
-/// Writes the number of the words that follow, with which a request begins.
-pub(super) fn begin(request: &mut Vec<u8>, count: usize) {
-    request.push(b'*');
-    request.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
-    request.extend_from_slice(b"\r\n");
+/// Writes a line of a marker and a number: `*` stands before so many words, `$` before so many bytes of a word.
+#[inline(always)]
+pub(super) fn write_line(bytes: &mut Vec<u8>, marker: u8, number: usize) {
+    match u8::try_from(number) {
+        // Most numbers are small, and arrays of a known length are written at once.
+        Ok(number @ 0..10) => bytes.extend_from_slice(&[marker, b'0' + number, b'\r', b'\n']),
+        Ok(number @ 10..100) => {
+            bytes.extend_from_slice(&[marker, b'0' + number / 10, b'0' + number % 10, b'\r', b'\n']);
+        }
+        _ => {
+            bytes.push(marker);
+            bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// Writes one word.
@@ -78,19 +88,7 @@ fn write_parts(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
     if let [[byte]] = parts {
         return bytes.extend_from_slice(&[b'$', b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
     }
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    match u8::try_from(length) {
-        // Most words are short, and arrays of a known length are written at once.
-        Ok(length @ 0..10) => bytes.extend_from_slice(&[b'$', b'0' + length, b'\r', b'\n']),
-        Ok(length @ 10..100) => {
-            bytes.extend_from_slice(&[b'$', b'0' + length / 10, b'0' + length % 10, b'\r', b'\n']);
-        }
-        _ => {
-            bytes.push(b'$');
-            bytes.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-            bytes.extend_from_slice(b"\r\n");
-        }
-    }
+    write_line(bytes, b'$', parts.iter().map(|part| part.len()).sum());
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
     bytes.extend_from_slice(b"\r\n");
 }
@@ -133,7 +131,7 @@ mod tests {
         let mut words = Words::of(&["EVALSHA"]);
         let packed = |words: &Words| {
             let mut request = vec![];
-            begin(&mut request, words.count());
+            write_line(&mut request, b'*', words.count());
             request.extend_from_slice(words.bytes());
             request
         };

@@ -263,7 +263,7 @@ impl<'a, T> Sending<'a, T> {
             (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
             (Some(round_trips), Ok(pub_sub)) => {
                 let confirmation = |answer: &T| self.call.confirmation(answer);
-                server.round_trips(limits, route.asking, |send| round_trips.run(send, pub_sub), confirmation)
+                server.round_trips(limits, route.asking, |send| round_trips(send, pub_sub), confirmation)
             }
             (_, Err(fault)) => (Err(fault), None),
         };

@@ -42,7 +42,7 @@ impl ServerRound<'_> {
     fn requests<T>(&mut self, calls: &[Call<T>], deadline: Instant) -> Result<Vec<Result<T, Refusal>>, Fault> {
         let look = if let [call] = calls { call.round_trips() } else { None };
         let answers = self.connection.round_trips(deadline, |send| match look {
-            Some(look) => Ok(vec![Ok(look.run(send, PubSub::Plain)?)]),
+            Some(look) => Ok(vec![Ok(look(send, PubSub::Plain)?)]),
             None => pipelined(calls, PubSub::Plain, send),
         });
         let (topology, connection) = (&self.keeper.sender.topology, &mut *self.connection);
