@@ -19,7 +19,7 @@ use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
 use super::trouble::{self, Moment};
-use crate::error::{Error, Refusal};
+use crate::error::Refusal;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits, PubSub, Question};
 
@@ -120,14 +120,15 @@ impl Connection {
         let sent = self.socket.write_all(&self.packed, limits.end());
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
-        sent.map_err(|error| Fault::NotSent(self.lost(error, limits)))?;
+        let limit = limits.of(self.socket.stream.limit());
+        sent.map_err(|error| Fault::NotSent(self.broke(error, limit).into_error()))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
             let answer = self.interpret(&reply, read);
             self.buffer.reclaim(reply);
             answer
         });
-        answer.unwrap_or_else(|error| Err(self.broke(error, limits.of(self.socket.stream.limit()))))
+        answer.unwrap_or_else(|error| Err(self.broke(error, limit)))
     }
 
     /// Whether [`Connection::server_start`] asks the server.
@@ -173,10 +174,6 @@ impl Connection {
     /// Writes what the system takes at once. Returns the number of bytes.
     pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.write_now(bytes)
-    }
-
-    fn lost(&self, error: io::Error, limits: Limits) -> Error {
-        trouble::failed(&self.server, Moment::Request, error, limits.of(self.socket.stream.limit()))
     }
 
     /// A connection that answered before and wants a login now is to be closed. The request had no effect.

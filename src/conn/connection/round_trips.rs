@@ -64,14 +64,9 @@ impl Connection {
             }
             (Err(Stop::NoReply | Stop::TooLong(_)), None) => (trouble::odd_reply(), true),
         };
-        self.is_mute = error.kind() == io::ErrorKind::TimedOut;
-        let error = self.lost(error, limits);
+        let fault = self.broke(error, limits.of(self.socket.stream.limit()));
         // With several commands, the first commands may have arrived whole.
-        if !sent && count == 1 {
-            Err(Fault::NotSent(error))
-        } else {
-            Err(Fault::Unanswered(self.identity.clone().map(Box::new), error))
-        }
+        Err(if !sent && count == 1 { Fault::NotSent(fault.into_error()) } else { fault })
     }
 
     /// Stops at a refusal that wants a login: a caller that reads each reply by itself would go on with
