@@ -24,6 +24,7 @@ mod resolver;
 pub(crate) mod scripted;
 mod server;
 mod server_start;
+mod side_by_side;
 mod single_flight;
 mod socket;
 mod standalone;
@@ -45,6 +46,7 @@ pub(crate) use master_finder::{MakesDialers, Master};
 #[cfg(test)]
 pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};
+pub(crate) use side_by_side::{by_server, side_by_side};
 pub(crate) use standalone::Standalone;
 pub(crate) use target::Target;
 #[cfg(feature = "tls")]

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::asking::{asking, with_asked};
 use super::connection::Connection;
 use super::server::{Server, is_of_replica};
+use super::side_by_side::by_server;
 use super::stream::timed_out;
 use super::trouble;
 use crate::error::{Error, ErrorKind};
@@ -79,7 +80,9 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
         return requests.pop().map(|request| vec![ask(request, Instant::now())]).unwrap_or_default();
     }
     let (mut ready, mut waiting) = (vec![], vec![]);
-    for mut pipeline in by_server(requests) {
+    let requests = requests.into_iter().enumerate().map(|(place, one)| (Arc::clone(&one.server), (place, one)));
+    for (server, requests) in by_server(requests) {
+        let mut pipeline = Pipeline::new(server, requests);
         if pipeline.begin_if_idle() { ready.push(pipeline) } else { waiting.push(pipeline) }
     }
     thread::scope(|scope| {
@@ -103,7 +106,7 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
 /// Sends one request after `sent`.
 pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
     if request.fitness.matters() {
-        let mut pipeline = Pipeline::new(0, request);
+        let mut pipeline = Pipeline::new(Arc::clone(&request.server), vec![(0, request)]);
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
         let none = || Err(Fault::NotSent(trouble::no_time(&pipeline.server.label())));
@@ -150,18 +153,6 @@ struct Batch {
     deadline: Instant,
 }
 
-/// Sorts requests by server. The order of the requests to one server stays.
-fn by_server<T>(requests: Vec<Request<'_, T>>) -> Vec<Pipeline<'_, T>> {
-    let mut pipelines: Vec<Pipeline<'_, T>> = vec![];
-    for (place, request) in requests.into_iter().enumerate() {
-        match pipelines.iter_mut().find(|pipeline| Arc::ptr_eq(&pipeline.server, &request.server)) {
-            Some(pipeline) => pipeline.requests.push((place, request)),
-            None => pipelines.push(Pipeline::new(place, request)),
-        }
-    }
-    pipelines
-}
-
 /// Moves the bytes of several pipelines until each has its outcomes.
 fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
     loop {
@@ -194,12 +185,11 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
 }
 
 impl<'a, T> Pipeline<'a, T> {
-    fn new(place: usize, request: Request<'a, T>) -> Self {
-        let server = Arc::clone(&request.server);
+    fn new(server: Arc<Server>, requests: Vec<(usize, Request<'a, T>)>) -> Self {
         let batch = Batch::empty(Instant::now());
         Self {
             server,
-            requests: vec![(place, request)],
+            requests,
             outcomes: vec![],
             connection: None,
             batch,

@@ -13,10 +13,9 @@ use super::address::{Address, Endpoint};
 use super::dialer::{Dialer, LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterFinder};
 use super::introduction::Purpose;
 use super::server::Server;
+use super::side_by_side;
 use super::target::Service;
-use super::trouble::no_thread;
 use crate::error::{Error, ErrorKind, Stop};
-use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 use nodes::Nodes;
@@ -98,7 +97,7 @@ impl Limit {
         read: impl Fn(&[Value]) -> Result<T, Stop> + Sync,
     ) -> (Instant, Vec<Result<T, Error>>) {
         let begun = Instant::now();
-        let connected = side_by_side(servers.iter(), |server: &Arc<Server>| match server.why_down(begun) {
+        let connected = side_by_side(servers, |server| match server.why_down(begun) {
             Some(error) if skips_down => Err(error),
             _ if server.is_connected() => Ok(()),
             _ => server.connect(begun.after(wait), self.dial).inspect_err(|error| {
@@ -110,8 +109,9 @@ impl Limit {
         // The whole time again: an answer that is cut short would cost a slow link its connection, look-up by look-up.
         let asked = Instant::now();
         let limits = Limits::by(asked.after(wait));
-        let answers = side_by_side(servers.iter().zip(connected), |(server, connected)| {
-            connected?;
+        let connected: Vec<_> = servers.iter().zip(connected).collect();
+        let answers = side_by_side(&connected, |(server, connected)| {
+            connected.clone()?;
             let answer = server.questions(limits, |send| read(&send(questions)?));
             match &answer {
                 Ok(_) | Err(Fault::Refused(_)) => server.answered(None, asked),
@@ -127,24 +127,6 @@ impl Limit {
 /// The error that explains most: one that people must mend, if any.
 fn cause(errors: &[Error]) -> Option<&Error> {
     errors.iter().find(|error| error.kind() != ErrorKind::Connection).or(errors.first())
-}
-
-/// Does the work for each server in a thread of its own, and returns the results in order.
-fn side_by_side<A: Send, T: Send>(
-    servers: impl Iterator<Item = A>,
-    work: impl Fn(A) -> Result<T, Error> + Sync,
-) -> Vec<Result<T, Error>> {
-    let (work, panicked) = (&work, |_| Err(Error::new(ErrorKind::Connection, "the thread that asked redis panicked")));
-    thread::scope(|scope| {
-        let begin =
-            |server| thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, move || work(server));
-        let begun: Vec<_> = servers.map(begin).collect();
-        let end = begun.into_iter().map(|begun| match begun {
-            Ok(thread) => thread.join().unwrap_or_else(panicked),
-            Err(error) => Err(no_thread("ask redis", error)),
-        });
-        end.collect()
-    })
 }
 
 const SHORTEST: Duration = Duration::from_millis(250);

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::conn::Server;
+use crate::conn::{Server, by_server, side_by_side};
 use crate::engine::hold::HoldState;
 use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once;
-use crate::engine::sender::side_by_side::side_by_side;
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::state::exchange::{Bounds, InDoubt};
@@ -58,15 +57,7 @@ impl Engine {
 
     /// Sorts what a closing client has by server: a mute server must not take the time of the others.
     fn by_server<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &LockName) -> Vec<(Arc<Server>, Vec<T>)> {
-        let mut shares: Vec<(Arc<Server>, Vec<T>)> = vec![];
-        for one in all {
-            let server = self.sender.server(name(&one));
-            match shares.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &server)) {
-                Some((_, share)) => share.push(one),
-                None => shares.push((server, vec![one])),
-            }
-        }
-        shares
+        by_server(all.into_iter().map(|one| (self.sender.server(name(&one)), one)))
     }
 
     /// Releases abandoned holds on one server, if possible by `end`. Locks that are not released in time expire.

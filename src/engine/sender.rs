@@ -5,7 +5,6 @@ pub(crate) mod exactly_once;
 mod idle;
 pub(crate) mod node;
 pub(crate) mod numbered;
-pub(crate) mod side_by_side;
 
 pub(crate) use cleanup::Cleanup;
 

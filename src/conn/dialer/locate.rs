@@ -1,5 +1,6 @@
 //! Finds the place of a server that moves at each dial, and ends the connections to a place that the server has left.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -194,7 +195,8 @@ impl Shared {
     fn run(&self) {
         loop {
             let begun = Instant::now();
-            let seen = self.finder.look_up();
+            let panicked = |_| Err(Error::new(ErrorKind::Connection, "the look-up of the place of redis panicked"));
+            let seen = catch_unwind(AssertUnwindSafe(|| self.finder.look_up())).unwrap_or_else(panicked);
             let mut state = self.state.lock();
             let left = state.learn(begun, seen, &*self.dialer_to);
             drop(state);

@@ -3,9 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::conn::{Redirect, Request, Response, Route, Server, Topology, ask, gather};
+use crate::conn::{Redirect, Request, Response, Route, Server, Topology, ask, by_server, gather, side_by_side};
 use crate::engine::caller::Caller;
-use crate::engine::sender::side_by_side::side_by_side;
 use crate::error::{Error, ErrorKind, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
@@ -90,26 +89,23 @@ fn finish_all<T: Send>(
     all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
     caller: Option<&Caller<'_>>,
 ) -> Vec<Result<Answer<T>, Failed>> {
-    let mut outcomes: Vec<Option<Result<Answer<T>, Failed>>> = vec![];
-    let mut shares: Vec<(Arc<Server>, ServerShare<'_, T>)> = vec![];
+    let (mut outcomes, mut unanswered) = (vec![], vec![]);
     for (place, (sending, answer)) in all.into_iter().enumerate() {
         if answer.is_none() {
-            let server = sending.route().server;
-            match shares.iter().find(|(other, _)| Arc::ptr_eq(other, &server)) {
-                Some((_, share)) => share.lock().push((place, sending)),
-                None => shares.push((server, Mutex::new(vec![(place, sending)]))),
-            }
+            unanswered.push((sending.route().server, (place, sending)));
         }
         outcomes.push(answer.map(Ok));
     }
+    let shares: Vec<ServerShare<'_, T>> =
+        by_server(unanswered).into_iter().map(|(_, share)| Mutex::new(share)).collect();
     let finish = |share: &ServerShare<'_, T>, caller: Option<&Caller<'_>>| {
         let share = std::mem::take(&mut *share.lock());
         share.into_iter().map(|(place, sending)| (place, sending.finish(Instant::now(), caller))).collect::<Vec<_>>()
     };
     let finished = match caller {
         // The caller may go on or not, and only its own thread can tell.
-        Some(_) => shares.iter().map(|(_, share)| finish(share, caller)).collect(),
-        None => side_by_side(&shares, |(_, share)| finish(share, None)),
+        Some(_) => shares.iter().map(|share| finish(share, caller)).collect(),
+        None => side_by_side(&shares, |share| finish(share, None)),
     };
     for (place, outcome) in finished.into_iter().flatten() {
         outcomes[place] = Some(outcome);
