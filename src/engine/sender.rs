@@ -60,6 +60,16 @@ impl Sender {
         })
     }
 
+    /// Works in the background, unless the client is gone by then.
+    fn later(&self, background: &Background, at: Instant, work: impl FnOnce(&Self) + Send + 'static) {
+        let myself = Weak::clone(&self.myself);
+        background.run_at(at, move || {
+            if let Some(sender) = myself.upgrade() {
+                work(&sender);
+            }
+        });
+    }
+
     /// Checks that a server answers and accepts the login.
     pub(crate) fn greet(&self) -> Result<()> {
         self.topology.greet(self.config.command_timeout)

@@ -1,6 +1,6 @@
 //! Cleanup in the background of requests in doubt.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::sender::Sender;
@@ -27,12 +27,7 @@ impl Sender {
     }
 
     fn clean_up_at(&self, at: Instant, cleanup: Cleanup) {
-        let myself = Weak::clone(&self.myself);
-        self.node(&cleanup.name).cleaner.run_at(at, move || {
-            if let Some(sender) = myself.upgrade() {
-                sender.clean_up_once(cleanup);
-            }
-        });
+        self.later(&self.node(&cleanup.name).cleaner, at, move |sender| sender.clean_up_once(cleanup));
     }
 
     fn clean_up_once(&self, mut cleanup: Cleanup) {
@@ -58,9 +53,7 @@ impl Sender {
     }
 
     fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
-        let myself = Weak::clone(&self.myself);
-        self.node(&name).cleaner.run_at(at, move || {
-            let Some(sender) = myself.upgrade() else { return };
+        self.later(&self.node(&name).cleaner, at, move |sender| {
             if Instant::now() >= until {
                 return;
             }

@@ -1,7 +1,7 @@
 //! Connections that stay idle are closed, and servers that were down are tried again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::conn::Server;
@@ -19,9 +19,7 @@ impl Sender {
     }
 
     fn trim_later(&self, at: Instant) {
-        let myself = Weak::clone(&self.myself);
-        self.cleaner.run_at(at, move || {
-            let Some(sender) = myself.upgrade() else { return };
+        self.later(&self.cleaner, at, |sender| {
             let limit = sender.config.idle_timeout.max(Duration::from_millis(10));
             let trim = |server: &Server| server.trim(Instant::now(), limit);
             sender.trimming.store(false, Ordering::Release);

@@ -1,7 +1,6 @@
 //! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
 
 use std::result;
-use std::sync::Weak;
 use std::time::Duration;
 
 use crate::config::Config;
@@ -162,12 +161,7 @@ impl Sender {
     }
 
     fn end_at(&self, at: Instant, ending: Ending) {
-        let myself = Weak::clone(&self.myself);
-        self.node(&ending.place.slot.0).cleaner.run_at(at, move || {
-            if let Some(sender) = myself.upgrade() {
-                sender.end_once(ending);
-            }
-        });
+        self.later(&self.node(&ending.place.slot.0).cleaner, at, move |sender| sender.end_once(ending));
     }
 
     fn end_once(&self, mut ending: Ending) {
