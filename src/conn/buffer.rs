@@ -12,14 +12,14 @@ pub(super) struct Buffer {
     start: usize,
     end: usize,
     largest: Largest,
-    /// The last list of a few values, whose memory serves the next one.
-    spare: Value,
+    /// The memory of the last list of a few numbers, for the next list.
+    spare: Vec<Value>,
 }
 
 impl Buffer {
     /// A buffer for replies up to `largest`.
     pub(super) fn for_replies(largest: Largest) -> Self {
-        Self { bytes: vec![], start: 0, end: 0, largest, spare: Value::Nil }
+        Self { bytes: vec![], start: 0, end: 0, largest, spare: vec![] }
     }
 
     pub(super) fn accept(&mut self, largest: Largest) {
@@ -48,11 +48,11 @@ impl Buffer {
     /// Takes a reply that was read, to use its memory again.
     pub(super) fn reclaim(&mut self, reply: Value) {
         // Texts would stay in memory as long as the connection.
-        if let Value::Array(values) = &reply
+        if let Value::Array(values) = reply
             && values.capacity() <= frame::FEW
             && values.iter().all(|value| matches!(value, Value::Int(_)))
         {
-            self.spare = reply;
+            self.spare = values;
         }
     }
 

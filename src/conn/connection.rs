@@ -277,4 +277,4 @@ impl Connection {
 }
 
 /// A larger request gives its memory back.
-const MOST_KEPT: usize = 1024;
+const MOST_KEPT: usize = 4096;

@@ -1,5 +1,6 @@
 //! Reads replies, and refuses garbled and oversized ones.
 
+use std::str::{self, FromStr};
 use std::{fmt, io};
 
 use redis::Value;
@@ -24,7 +25,7 @@ impl Largest {
 /// The limits are checked before any memory is reserved, so a hostile length costs nothing. Numbers, texts and lists of
 /// them, as scripts send them, are read here: the general parser allocates a buffer of 8 KiB for every value, which
 /// costs more than the rest of a request.
-pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Value) -> io::Result<Option<(Value, usize)>> {
+pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Vec<Value>) -> io::Result<Option<(Value, usize)>> {
     if let Some(read) = few_numbers(bytes, spare) {
         return Ok(Some(read));
     }
@@ -38,10 +39,9 @@ pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Value) -> io::Res
 
 /// Reads a list of few numbers, none below zero, that is here whole, as nearly every script answers; `None` for all
 /// else. The list gets the `spare` memory.
-fn few_numbers(bytes: &[u8], spare: &mut Value) -> Option<(Value, usize)> {
+fn few_numbers(bytes: &[u8], spare: &mut Vec<Value>) -> Option<(Value, usize)> {
     let [b'*', count @ b'1'..=FEW_AS_DIGIT, b'\r', b'\n', ..] = bytes else { return None };
-    let mut values = if let Value::Array(values) = std::mem::replace(spare, Value::Nil) { values } else { vec![] };
-    values.clear();
+    spare.clear();
     let mut at = 4;
     for _ in b'0'..*count {
         let [b':', digits @ ..] = &bytes[at..] else { return None };
@@ -51,10 +51,10 @@ fn few_numbers(bytes: &[u8], spare: &mut Value) -> Option<(Value, usize)> {
         if length == 0 || !digits[length..].starts_with(b"\r\n") {
             return None;
         }
-        values.push(Value::Int(value));
+        spare.push(Value::Int(value));
         at += 1 + length + 2;
     }
-    Some((Value::Array(values), at))
+    Some((Value::Array(std::mem::take(spare)), at))
 }
 
 struct Reader<'a> {
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
                 let extra = usize::from(marker == b'|');
-                let mut values = Vec::with_capacity(count.min(USUAL_ELEMENTS));
+                let mut values = Vec::with_capacity(count.min(FEW));
                 for _ in 0..count * pairs + extra {
                     values.push(self.value(depth)?);
                 }
@@ -140,16 +140,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn number(digits: &[u8]) -> Option<i64> {
-    let below_zero = digits.strip_prefix(b"-");
-    let digits = below_zero.or(digits.strip_prefix(b"+")).unwrap_or(digits);
-    // The least number has no counterpart above zero.
-    let negative = digits.iter().try_fold(0_i64, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| i64::from(digit - b'0'))?;
-        number.checked_mul(10)?.checked_sub(digit)
-    });
-    let negative = negative.filter(|_| !digits.is_empty())?;
-    if below_zero.is_some() { Some(negative) } else { negative.checked_neg() }
+fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
+    str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The reason why a reply was refused.
@@ -186,20 +178,18 @@ fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, 
     if may_be_null && digits == b"-1" {
         return Ok(None);
     }
-    match number(digits).and_then(|size| usize::try_from(size).ok()) {
+    match number::<usize>(digits) {
         Some(size) if size <= most => Ok(Some(size)),
         Some(_) => Err(Garbled(TOO_LONG_A_TEXT)),
         None => Err(Garbled("a length that is no number")),
     }
 }
 
-/// Scripts answer with so many numbers at most, nearly always.
+/// Scripts answer with so many elements at most, nearly always.
 pub(super) const FEW: usize = 4;
 const FEW_AS_DIGIT: u8 = b'4';
 /// Numbers with so many digits always fit.
 const LONGEST_NUMBER: usize = 18;
-/// Scripts answer with so many elements at most, nearly always.
-const USUAL_ELEMENTS: usize = 3;
 const LONGEST_TEXT: usize = 64 * 1024;
 const DEEPEST: usize = 7;
 
@@ -208,7 +198,7 @@ mod tests {
     use super::*;
 
     fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
-        let read = read(bytes, Largest::REPLY, &mut Value::Nil).map_err(|error| error.to_string())?;
+        let read = read(bytes, Largest::REPLY, &mut vec![]).map_err(|error| error.to_string())?;
         Ok(read.map(|(_, length)| length))
     }
 
@@ -277,11 +267,7 @@ mod tests {
     fn replies_read_as_the_general_parser_reads_them() {
         let check = |reply: &[u8]| {
             let general = redis::parse_redis_value(reply).unwrap();
-            assert_eq!(
-                read(reply, Largest::REPLY, &mut Value::Nil).unwrap(),
-                Some((general, reply.len())),
-                "{reply:?}"
-            );
+            assert_eq!(read(reply, Largest::REPLY, &mut vec![]).unwrap(), Some((general, reply.len())), "{reply:?}");
         };
         check(b":-12\r\n");
         check(b":+5\r\n");

@@ -70,7 +70,7 @@ impl Script {
         keys: &[impl Word],
         read: fn(&Value) -> Option<T>,
     ) -> Call<T> {
-        let mut words = Words::new();
+        let mut words = Words::with_room(USUAL_BYTES + 64 * keys.len());
         words.add(keys.len());
         keys.iter().for_each(|key| words.add(key));
         Call { script: Some(self), ..Call::of_words(route, words, Read::Plain(read)) }
@@ -110,7 +110,7 @@ impl<T> Call<T> {
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
         let (round_trips, publishes_at) = (Some(Box::new(run) as Box<_>), publishes.then_some(0));
-        Self { round_trips, publishes_at, ..Self::of_words(route, Words::new(), Read::Plain(|_| None)) }
+        Self { round_trips, publishes_at, ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
     }
 
     #[inline(always)]
@@ -256,6 +256,7 @@ impl<T> Question<Value, T> for Call<T> {
             Some(script) => request.extend_from_slice(script.by_hash()),
             None => {}
         }
+        request.reserve(words.len());
         request.extend_from_slice(before);
         if self.publishes_at.is_some() {
             write(request, pub_sub.publish());
@@ -268,6 +269,9 @@ impl<T> Question<Value, T> for Call<T> {
         is_needed(answer).then_some(confirmation)
     }
 }
+
+/// The room for an ordinary key, its channel, and a few arguments.
+const USUAL_BYTES: usize = 256;
 
 #[cfg(test)]
 mod tests {

@@ -21,12 +21,15 @@ pub(crate) trait Word {
 }
 
 impl Words {
-    pub(super) fn new() -> Self {
-        Self { bytes: SPARE.try_with(Cell::take).unwrap_or_default(), count: 0 }
+    /// No words so far, with room for so many bytes.
+    pub(super) fn with_room(room: usize) -> Self {
+        let mut bytes = SPARE.try_with(Cell::take).unwrap_or_default();
+        bytes.reserve(room);
+        Self { bytes, count: 0 }
     }
 
     pub(super) fn of(words: &[&str]) -> Self {
-        let mut all = Self::new();
+        let mut all = Self::with_room(0);
         words.iter().for_each(|word| all.add(*word));
         all
     }
@@ -58,7 +61,7 @@ impl Drop for Words {
 }
 
 /// A larger request gives its memory back.
-const MOST_SPARE: usize = 1024;
+const MOST_SPARE: usize = 4096;
 
 /// Writes a line of a marker and a number: `*` stands before so many words, `$` before so many bytes of a word.
 #[inline(always)]
