@@ -11,10 +11,8 @@ use redis::{Cmd, Value};
 
 use super::asking::{asking, with_asked};
 use super::buffer::Buffer;
-use super::command::command;
 use super::frame::Largest;
 use super::identity::{address_of, id_of, server_of};
-use super::introduction::text_of;
 use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
@@ -37,8 +35,9 @@ pub(crate) struct Connection {
     pub(super) in_cluster: bool,
     /// Whether the last reply did not arrive in time although the connection seemed intact.
     pub(super) is_mute: bool,
-    /// When the server started, once it was asked; `None` where it is not told to this user.
-    server_start: Option<Option<ServerStart>>,
+    /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
+    pub(super) asked_start: bool,
+    pub(super) server_start: Option<ServerStart>,
     /// Whether a request was answered.
     is_proven: bool,
     /// Whether the server wants a login anew.
@@ -56,6 +55,7 @@ impl Connection {
             server,
             in_cluster: false,
             is_mute: false,
+            asked_start: false,
             server_start: None,
             is_proven: false,
             is_logged_out: false,
@@ -129,23 +129,6 @@ impl Connection {
             answer
         });
         answer.unwrap_or_else(|error| Err(self.broke(error, limit)))
-    }
-
-    /// Whether [`Connection::server_start`] asks the server.
-    pub(super) fn must_ask_start(&self) -> bool {
-        self.server_start.is_none()
-    }
-
-    /// When the server started; asked once for each connection. `None` where it is not told to this user.
-    pub(super) fn server_start(&mut self, limits: Limits) -> Result<Option<&ServerStart>, Fault> {
-        if self.server_start.is_none() {
-            let read = |reply: &Value| Some(text_of(reply).and_then(|info| ServerStart::read(&info, Instant::now())));
-            self.server_start = Some(match self.request(&command(&["INFO", "server"]), limits, read) {
-                Err(Fault::Refused(refusal)) if refusal.lacks_command() => None,
-                told => told.map_err(|fault| Fault::NotSent(fault.into_error()))?,
-            });
-        }
-        Ok(self.server_start.as_ref().and_then(Option::as_ref))
     }
 
     /// Reads an answer or a refusal out of a reply. Fails for a reply that `read` does not understand.

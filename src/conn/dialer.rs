@@ -3,6 +3,7 @@
 mod locate;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::credentials::Provider;
 use super::frame::Largest;
 use super::introduction::{Hello, IntroductionStep, Purpose, introduction, text_of};
 use super::resolver::Resolver;
+use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
 use super::stream::Stream;
 use super::tls::Connector;
@@ -52,6 +54,8 @@ pub(crate) struct Dialer {
     pub(super) in_cluster: bool,
     /// The id of the node in the cluster, once the map has told it.
     pub(super) node: Mutex<Option<Arc<str>>>,
+    /// Whether new connections ask when the server started.
+    pub(super) asks_start: AtomicBool,
 }
 
 /// One connection to make.
@@ -84,6 +88,7 @@ impl Dialer {
             provider: None,
             in_cluster: false,
             node: Mutex::default(),
+            asks_start: AtomicBool::new(false),
             address,
         }
     }
@@ -99,11 +104,21 @@ impl Dialer {
         *self.node.lock() = Some(id.into());
     }
 
+    /// From now on, new connections ask when the server started.
+    pub(super) fn ask_start(&self) {
+        self.asks_start.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a connection was made before [`Dialer::ask_start`].
+    pub(super) fn is_outdated(&self, connection: &Connection) -> bool {
+        !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
+    }
+
     /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
     /// sent.
     pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
         match &self.locator {
-            Some(locator) => locator.dial(deadline, opened),
+            Some(locator) => locator.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
             None => self.dial_for(self.purpose, deadline, opened),
         }
     }
@@ -166,6 +181,7 @@ impl Dial<'_> {
         let largest = if self.purpose == Purpose::Map { Largest::LONG } else { Largest::REPLY };
         let mut connection = Box::new(Connection::new(socket, Arc::clone(label), largest));
         connection.in_cluster = dialer.in_cluster;
+        connection.asked_start = dialer.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());
         let deadline = sooner(deadline, *longest_silence);
         self.introduce(&mut connection, login.as_ref().map(|login| (**login).as_ref()), deadline)?;
@@ -182,6 +198,9 @@ impl Dial<'_> {
         let limit = Instant::now().until(deadline);
         let lost = |moment, error| Fault::NotSent(trouble::failed(label, moment, error, limit));
         let mut commands = introduction(address, client_name);
+        if connection.asked_start {
+            commands.push((IntroductionStep::ServerStart, command(&["INFO", "server"])));
+        }
         let node = if self.purpose == Purpose::Locks { self.dialer.node.lock().clone() } else { None };
         if node.is_some() {
             commands.push((IntroductionStep::Node, command(&["CLUSTER", "MYID"])));
@@ -229,6 +248,9 @@ impl Dial<'_> {
                 connection.identity = server.id.map(Identity::new);
             }
             IntroductionStep::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
+            IntroductionStep::ServerStart => {
+                connection.server_start = text_of(&reply).and_then(|info| ServerStart::read(&info, Instant::now()))
+            }
             IntroductionStep::Login | IntroductionStep::Database | IntroductionStep::Name | IntroductionStep::Node => {}
         }
         Ok(())

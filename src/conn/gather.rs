@@ -206,12 +206,7 @@ impl<'a, T> Pipeline<'a, T> {
         if self.is_skipped() {
             return true;
         }
-        match self.server.pool.take_idle() {
-            // The question would keep the other servers waiting.
-            Ok(Some(connection)) if self.needs_age() && connection.must_ask_start() => {
-                self.server.put_away(connection, true);
-                return false;
-            }
+        match self.server.take_idle() {
             Ok(Some(connection)) => self.begin(connection),
             Ok(None) => return false,
             Err(fault) => self.fail(&fault),
@@ -224,8 +219,9 @@ impl<'a, T> Pipeline<'a, T> {
         if !self.outcomes.is_empty() || self.is_skipped() {
             return;
         }
-        let (begun, end) = (Instant::now(), self.end());
-        match self.server.pool.take(end) {
+        let end = self.requests.iter().map(|(_, request)| request.limits.end()).max().unwrap_or_else(Instant::now);
+        let begun = Instant::now();
+        match self.server.take_or_reserve(end) {
             Ok(Some(connection)) => self.begin(connection),
             Ok(None) => match self.server.open_reserved(end) {
                 Ok(connection) => self.begin(connection),
@@ -242,18 +238,12 @@ impl<'a, T> Pipeline<'a, T> {
         self.confirm();
     }
 
-    /// The deadline of the last request to pass.
-    fn end(&self) -> Instant {
-        self.requests.iter().map(|(_, request)| request.limits.end()).max().unwrap_or_else(Instant::now)
-    }
-
-    /// Whether a request must know when the server started.
-    fn needs_age(&self) -> bool {
-        self.requests.iter().any(|(_, request)| request.fitness.age.is_some())
-    }
-
-    /// Ends the requests to a server that is down, where they are not sent to such a server.
+    /// Ends the requests to a server that is down, where they are not sent to such a server. Asks new connections
+    /// when the server started, where a request must know that.
     fn is_skipped(&mut self) -> bool {
+        if self.requests.iter().any(|(_, request)| request.fitness.age.is_some()) {
+            self.server.dialer.ask_start();
+        }
         if !self.need_it_up() {
             return false;
         }
@@ -274,21 +264,10 @@ impl<'a, T> Pipeline<'a, T> {
         }
     }
 
-    fn begin(&mut self, mut connection: Box<Connection>) {
-        let begun = Instant::now();
-        match if self.needs_age() { connection.server_start(Limits::by(self.end())) } else { Ok(None) } {
-            Ok(Some(start)) => {
-                self.run_id = Some(Arc::clone(&start.run_id));
-                self.started = Some(self.server.started(start));
-            }
-            Ok(None) => {}
-            Err(fault) => {
-                if matches!(fault, Fault::NotSent(_)) && !connection.is_logged_out {
-                    self.did_not_answer(begun);
-                }
-                self.server.put_away(connection, false);
-                return self.fail(&fault);
-            }
+    fn begin(&mut self, connection: Box<Connection>) {
+        if let Some(server_start) = &connection.server_start {
+            self.run_id = Some(Arc::clone(&server_start.run_id));
+            self.started = Some(self.server.started(server_start));
         }
         self.connection = Some(connection);
         self.begin_batch();

@@ -33,6 +33,8 @@ pub(super) enum IntroductionStep {
     Name,
     /// Returns the address of this client, for fencing.
     Info,
+    /// Returns when the server started; not a part of every introduction.
+    ServerStart,
     /// Returns the id of the node in its cluster; not a part of every introduction.
     Node,
 }
@@ -67,7 +69,7 @@ impl IntroductionStep {
             Self::Hello if address.resp3 => Some(refusal),
             // Servers that only speak like a cluster lack the command in words of their own.
             Self::Node => None,
-            Self::Hello | Self::Name | Self::Info => (!refusal.lacks_command()).then_some(refusal),
+            Self::Hello | Self::Name | Self::Info | Self::ServerStart => (!refusal.lacks_command()).then_some(refusal),
         }
     }
 }

@@ -173,10 +173,30 @@ impl Server {
         }
     }
 
+    /// Returns an idle connection if there is one.
+    pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
+        loop {
+            match self.pool.take_idle()? {
+                Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
+                taken => return Ok(taken),
+            }
+        }
+    }
+
     fn take(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
-        match self.pool.take(deadline)? {
+        match self.take_or_reserve(deadline)? {
             Some(connection) => Ok(connection),
             None => self.open_reserved(deadline),
+        }
+    }
+
+    /// Waits for an idle connection, or for a free slot. After `None` the caller opens the connection.
+    pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Box<Connection>>, Fault> {
+        loop {
+            match self.pool.take(deadline)? {
+                Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
+                taken => return Ok(taken),
+            }
         }
     }
 
@@ -304,7 +324,7 @@ impl Server {
 
     /// Whether a connection is idle.
     pub(super) fn is_connected(&self) -> bool {
-        let idle = self.pool.take_idle().ok().flatten();
+        let idle = self.take_idle().ok().flatten();
         idle.map(|connection| self.put_away(connection, true)).is_some()
     }
 

@@ -289,7 +289,7 @@ fn idle_connections_to_a_demoted_master_are_closed() {
     ping(&server, SOON).unwrap();
     tell(2, &[(second.port, ""), (first.port, "")]);
     cluster.greet(SOON).unwrap();
-    assert!(server.pool.take_idle().unwrap().is_none(), "a replica needs no idle connection");
+    assert!(server.take_idle().unwrap().is_none(), "a replica needs no idle connection");
 }
 
 #[test]

@@ -84,8 +84,11 @@ impl Locator {
     }
 
     /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
-    pub(in crate::conn) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
+    pub(in crate::conn) fn dial(&self, asks_start: bool, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
         self.reach(deadline, |stay| {
+            if asks_start {
+                stay.dialer.ask_start();
+            }
             let opened = |stream: Weak<Stream>| {
                 self.opened(stay, Weak::clone(&stream));
                 opened(stream);
