@@ -68,8 +68,9 @@ impl Connection {
     }
 
     /// Sends the request of a call, after an `ASKING` in the same write where it `asks`, and waits for the whole reply.
-    /// A server that does not know the script gets its source. After a fault other than a refusal the connection must be
-    /// dropped, because late replies may still arrive.
+    /// A server that does not know the script gets its source, unless bytes came behind the refusal, which would count
+    /// as the answer. After a fault other than a refusal the connection must be dropped, because late replies may still
+    /// arrive.
     pub(super) fn ask<T>(
         &mut self,
         call: &dyn Question<Value, T>,
@@ -79,6 +80,10 @@ impl Connection {
     ) -> Result<T, Fault> {
         match self.ask_with(call, false, asks, pub_sub, limits) {
             Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
+                if self.is_stale() {
+                    let error = trouble::odd_reply();
+                    return Err(Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, Duration::ZERO)));
+                }
                 self.ask_with(call, true, asks, pub_sub, limits)
             }
             answer => answer,
@@ -121,7 +126,7 @@ impl Connection {
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
         let limit = limits.of(self.socket.stream.limit());
-        sent.map_err(|error| Fault::NotSent(self.broke(error, limit).into_error()))?;
+        sent.map_err(|error| Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, limit)))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
             let answer = self.interpret(&reply, read);

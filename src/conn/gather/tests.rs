@@ -268,6 +268,19 @@ fn an_unknown_script_is_sent_once_with_its_source() {
 }
 
 #[test]
+fn bytes_behind_an_unknown_script_are_no_answer() {
+    let (scripted, server) = served(|seen| match seen.words.last().map(String::as_str) {
+        Some("a") => Reaction::Reply("-NOSCRIPT No matching script.\r\n$5\r\nstray\r\n"),
+        _ => Reaction::Echo,
+    });
+    let outcome = super::ask(request(&server, "a", SOON), Instant::now());
+    assert!(matches!(outcome.answer, Err(Fault::NotSent(_))), "{:?}", outcome.answer);
+    assert_eq!(scripted.seen().len(), 1, "the connection is out of step");
+    let outcome = super::ask(request(&server, "b", SOON), Instant::now());
+    assert_eq!(outcome.answer.ok().as_deref(), Some("b"));
+}
+
+#[test]
 fn an_unknown_script_is_sent_at_once_beside_a_silent_server() {
     let (_listener, mute) = silent();
     let (scripted, server) = odd_at("b", Reaction::Reply("-NOSCRIPT No matching script.\r\n"));
