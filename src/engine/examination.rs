@@ -44,16 +44,22 @@ impl Engine {
     pub(crate) fn scan(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         let prefix = format!("{}{prefix}", self.config.name_prefix);
         let numbers = |servers: &[Arc<Server>]| servers.iter().map(|server| server.number()).collect::<Vec<_>>();
-        let (mut names, mut end) = (BTreeSet::new(), None);
+        let (mut names, mut end, mut before) = (BTreeSet::new(), None, None);
         loop {
             let servers = self.servers();
             let scans = servers.iter().map(|server| self.scan_one(server, &prefix, limit, &mut names));
             let outcome = scans.collect::<Result<Vec<bool>>>();
-            // Masters come and go, and keys with them: then all are asked again, for one more command time-out.
+            // Masters come and go, and keys with them: then all are asked again, for one more command time-out. A member
+            // may list keys of a slot that it has given away for good; such a pass finds no more than the one before.
             let is_over = Instant::now() >= *end.get_or_insert_with(|| self.command_deadline());
+            let found_no_more = outcome.is_ok() && before.replace(names.len()) == Some(names.len());
             match outcome {
                 Err(error) if is_over || !error.is_transient() => return Err(error),
-                Ok(moved) if is_over || !moved.contains(&true) && numbers(&servers) == numbers(&self.servers()) => {
+                Ok(moved)
+                    if is_over
+                        || (found_no_more || !moved.contains(&true))
+                            && numbers(&servers) == numbers(&self.servers()) =>
+                {
                     return Ok(names.into_iter().take(limit).collect());
                 }
                 _ => thread::sleep(PAUSE_OF_SCANS),
