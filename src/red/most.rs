@@ -203,7 +203,7 @@ impl WaitLoop for Most<'_> {
         }
         let now = Instant::now();
         // Silent servers keep a holder from its lock, and no other owner does.
-        if holds_it || matches!(verdict, Verdict::TooFew { .. }) {
+        if (holds_it && !errors.is_empty()) || matches!(verdict, Verdict::TooFew { .. }) {
             if self.gives_up(&errors, now) {
                 return Err(self.no_quorum(&errors));
             }

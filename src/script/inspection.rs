@@ -182,7 +182,7 @@ impl Inspector<'_, '_> {
         }
         if fields.is_empty() && is_whole {
             self.found.remaining = None; // given back meanwhile
-        } else if fields.len() > 1 {
+        } else if length > 1 {
             return Err(Stop::NotALock);
         }
         for (owner, count) in fields {
