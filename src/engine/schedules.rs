@@ -5,7 +5,6 @@
 
 mod closing;
 mod counted;
-mod holds;
 mod line;
 mod listening;
 mod succession;
