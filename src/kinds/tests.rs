@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 
 use super::*;
 use crate::script::bundle::PartState;
-use crate::script::tests::{changes_nothing, run, run_at, state, url_of_user};
+use crate::script::tests::{changes_nothing, run, run_at, url_of_user};
 
 /// The locks of one test.
 struct Locks {
@@ -51,59 +51,6 @@ const LEASE: Duration = Duration::from_secs(30);
 const BUSY: fn(&PartState) -> bool = |state| matches!(state, PartState::Busy { ttl_ms: 29_000..=30_000 });
 
 #[test]
-fn several_grants_leave_what_single_grants_leave() {
-    let server = RedisServer::start();
-    let names: Vec<_> = (0..10).map(|number| format!("lock:{number}")).collect();
-    let locks = Locks::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let contents = || {
-        let all = state(&server);
-        assert!(names.iter().all(|name| (29_000..=30_000).contains(&server.query::<i64>(&["PTTL", name]))));
-        all.into_iter().map(|(key, content, _)| (key, content)).collect::<Vec<_>>()
-    };
-    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
-    let together = contents();
-    server.run(&["FLUSHALL"]);
-    for (name, owner) in locks.names.iter().zip(&locks.owners) {
-        run(&server, &acquire(name, owner, locks.lease));
-    }
-    assert_eq!(together, contents());
-    assert_eq!(run(&server, &locks.release()), vec![Ok(Some(0)); 10]);
-    assert!(server.keys().is_empty());
-}
-
-#[test]
-fn one_busy_lock_refuses_all_and_changes_nothing() {
-    let server = RedisServer::start();
-    run(&server, &Locks::owned_by("other", &["b", "d"]).acquire());
-    server.run(&["PERSIST", "d"]);
-    let answer = changes_nothing(&server, &Locks::of(&["a", "b", "c", "d"]).acquire());
-    let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
-    assert!(BUSY(&states[1]), "{states:?}");
-    assert_eq!(
-        [&states[0], &states[2], &states[3]],
-        [&PartState::Free, &PartState::Free, &PartState::Busy { ttl_ms: -1 }]
-    );
-}
-
-#[test]
-fn a_repeated_request_is_granted_again_and_lowers_nothing() {
-    let server = RedisServer::start();
-    let locks = Locks::of(&["a", "b", "c"]);
-    run(&server, &locks.acquire());
-    server.run(&["PEXPIRE", "a", "90000"]);
-    server.run(&["PEXPIRE", "b", "500"]);
-    server.run(&["DEL", "c"]);
-    assert_eq!(run(&server, &locks.acquire()), BundleAttempt::Granted);
-    let ttl_of = |name| server.query::<i64>(&["PTTL", name]);
-    assert!((89_000..=90_000).contains(&ttl_of("a")), "{}", ttl_of("a"));
-    assert!((29_000..=30_000).contains(&ttl_of("b")) && (29_000..=30_000).contains(&ttl_of("c")));
-    for (name, owner) in ["a", "b", "c"].iter().zip(&locks.owners) {
-        let fields: Vec<(String, String)> = server.query(&["HGETALL", name]);
-        assert_eq!(fields, [(owner.to_string(), "1".to_owned())]);
-    }
-}
-
-#[test]
 fn a_repeated_request_that_lost_a_part_changes_nothing() {
     let server = RedisServer::start();
     let locks = Locks::of(&["a", "b"]);
@@ -113,17 +60,6 @@ fn a_repeated_request_that_lost_a_part_changes_nothing() {
     let answer = changes_nothing(&server, &locks.acquire());
     let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
     assert!(states[0] == PartState::Ours && BUSY(&states[1]), "{states:?}");
-}
-
-#[test]
-fn a_key_that_is_no_lock_is_told_apart() {
-    let server = RedisServer::start();
-    server.run(&["SET", "text", "x"]);
-    server.run(&["HSET", "read-write", "mode", "read", "someone", "1"]);
-    let answer = changes_nothing(&server, &Locks::of(&["a", "text", "read-write"]).acquire());
-    let BundleAttempt::Refused(states) = answer else { panic!("{answer:?}") };
-    assert_eq!((&states[0], &states[2]), (&PartState::Free, &PartState::OtherKind));
-    assert!(matches!(&states[1], PartState::Unreadable(refusal) if refusal.word() == "WRONGTYPE"), "{states:?}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) fn run<T>(server: &RedisServer, call: &Call<T>) -> T {
 }
 
 /// Every key with its content and the time at which the key expires.
-pub(crate) fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
+fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
     let dump = |key: String| (server.query(&["DUMP", &key]), server.query(&["PEXPIRETIME", &key]), key);
     server.keys().into_iter().map(dump).map(|(content, expires, key)| (key, content, expires)).collect()
 }

@@ -70,15 +70,6 @@ impl Caller {
 const GIVE_BACK: Step = Step::GiveBack { pause: Duration::ZERO };
 
 #[test]
-fn free_parts_cost_one_request_and_one_look() {
-    let mut caller = Caller::new(3);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[0, 1, 2]);
-    caller.is_told(Step::Check);
-    caller.is_told(Step::Check);
-}
-
-#[test]
 fn callers_of_the_same_busy_parts_meet_at_the_first() {
     let mut caller = Caller::new(3);
     caller.is_told(Step::AskRest);
@@ -240,20 +231,6 @@ fn missing_parts_share_the_time_of_a_round() {
     caller.busy(&[4]);
     caller.gives_back();
     caller.is_told(Step::Wait(4));
-}
-
-#[test]
-fn a_lost_part_is_never_waited_for() {
-    let mut caller = Caller::new(2);
-    caller.loses_four_rounds();
-    caller.is_told(Step::Wait(0));
-    caller.granted(&[0]);
-    caller.is_told(Step::AskRest);
-    caller.granted(&[1]);
-    caller.is_told(Step::Check);
-    caller.0.passed(1);
-    caller.gives_back();
-    caller.is_told(Step::Wait(0));
 }
 
 /// An answer about one part.

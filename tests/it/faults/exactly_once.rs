@@ -88,25 +88,6 @@ fn a_last_release_cut_at_any_byte_opens_the_lock_once() {
 }
 
 #[test]
-fn an_extension_cut_at_any_byte_raises_the_time_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
-    at_every_byte(
-        &rig,
-        &rig.script("renew"),
-        || lock.lock().unwrap(),
-        |guard| {
-            guard.extend(Duration::from_secs(60)).unwrap();
-            rig.assert_held_by(NAME, guard.owner(), 1);
-            assert!((59_000..=60_000).contains(&rig.time_to_live(NAME)));
-            assert!(guard.remaining() > Duration::from_secs(58));
-            guard.unlock().unwrap();
-            rig.assert_no_keys();
-        },
-    );
-}
-
-#[test]
 fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
     const CLIENTS: usize = 3;
     let rigs: Vec<Rig> = (0..CLIENTS).map(|_| Rig::start()).collect();
