@@ -27,7 +27,7 @@ CARGO = cargo
 MINUTES = 5
 TRIALS = 200
 # Most of what tests do is to wait for something, so more of them than processors may run at a time.
-TEST_THREADS = 6
+TEST_THREADS = 10
 # The book and the comparison are checked by `make book`. The same packages everywhere, so that nothing is built twice.
 LIBRARY = --workspace --exclude lockson-book --exclude lockson-compare
 # Of each line `make test` leaves out what `make slow` runs.
