@@ -132,3 +132,26 @@ fn a_mute_connection_hides_its_ends() {
     proxy.unmute();
     other.expect_end();
 }
+
+#[test]
+fn messages_are_lost_held_and_cut_like_replies() {
+    let (server, proxy, mut wire) = rig();
+    let message = |text: &str| format!("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n{text}\r\n");
+    wire.ask(&["SUBSCRIBE", "a"], "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n");
+    let lost = proxy.rule(When::message().containing("1"), Then::SwallowReply);
+    let held = proxy.rule(When::message().containing("3"), Then::HoldReply);
+    for text in ["1", "2", "3", "4"] {
+        server.run(&["PUBLISH", "a", text]);
+    }
+    wire.expect(&message("2"));
+    assert_eq!(proxy.fate(&lost.wait_hit(SOON)), Fate::Dropped);
+    let third = held.wait_hit(SOON);
+    wire.expect_silence();
+    assert_eq!(proxy.fate(&third), Fate::Waiting);
+    held.release();
+    wire.expect(&(message("3") + &message("4")));
+    assert_eq!(proxy.fate(&third), Fate::Forwarded);
+    proxy.rule(When::message(), Then::CutReplyAfter(5));
+    server.run(&["PUBLISH", "a", "5"]);
+    assert_eq!(wire.rest(), &message("5").as_bytes()[..5]);
+}
