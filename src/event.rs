@@ -23,15 +23,8 @@ macro_rules! observer {
             })*
         }
 
-        /// A shared observer, which other code may query.
+        /// A shared observer, which other code may query, or one that is chosen at run time.
         impl<T: Observer + ?Sized> Observer for Arc<T> {
-            $(fn $told(&self, event: &$event) {
-                (**self).$told(event);
-            })*
-        }
-
-        /// An observer that is chosen at run time.
-        impl<T: Observer + ?Sized> Observer for Box<T> {
             $(fn $told(&self, event: &$event) {
                 (**self).$told(event);
             })*
@@ -489,8 +482,7 @@ mod tests {
     #[test]
     fn pointers_to_an_observer_hand_events_on() {
         let counter = Arc::new(Counter::default());
-        let boxed: Box<dyn Observer> = Box::new(Arc::clone(&counter));
-        let shared: Arc<dyn Observer> = Arc::new(boxed);
+        let shared: Arc<dyn Observer> = Arc::new(Arc::clone(&counter));
         let event = WaitStarted { name: "four".into(), kind: LockKind::Plain, group: None, owner: "me".into() };
         shared.waiting(&event);
         assert_eq!(counter.0.load(Ordering::Relaxed), 4);
