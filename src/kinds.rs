@@ -223,10 +223,6 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         force_release(name, name.channel())
     }
 
-    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        self.holder(name).map(|holder| holder.map(|holder| holder.is_some()))
-    }
-
     /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.
     fn time_to_live(&self, name: &LockName) -> Call<Option<Duration>> {
         query::time_to_live(name)

@@ -282,10 +282,6 @@ impl Kind for TokenLock {
         FORCE_RELEASE.call(name, &[name.key()], read_forced)
     }
 
-    fn is_locked(&self, name: &LockName) -> Call<IfLock<bool>> {
-        Call::plain(&["EXISTS"], name, |reply| Some(Ok(int(reply)? == 1)))
-    }
-
     /// Reads the value of the holder. The hold count is not stored, so it counts as 1.
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
         Call::plain(&["GET"], name, |reply| match reply {

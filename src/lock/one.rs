@@ -78,7 +78,7 @@ impl SingleLock {
     }
 
     pub(super) fn is_locked(&self, limit: Duration) -> Result<bool> {
-        let call = self.kind.is_locked(&self.name);
+        let call = self.kind.holder(&self.name).map(|holder| holder.map(|holder| holder.is_some()));
         self.ask(|engine| engine.sender.of_lock(&self.name, engine.sender.ask_within(&call, limit)))
     }
 
