@@ -304,13 +304,9 @@ impl Client {
     pub fn get_group_lock<V: AsRef<str>>(&self, group: impl AsRef<str>, values: impl IntoIterator<Item = V>) -> Lock {
         let (group, mut seen) = (group.as_ref(), HashSet::new());
         let values = values.into_iter().filter(|value| seen.insert(value.as_ref().to_owned()));
-        Lock::multi(values.map(|value| self.value_of_group(group, value.as_ref())))
-    }
-
-    /// The lock of one value of a group.
-    pub(crate) fn value_of_group(&self, group: &str, value: &str) -> Lock {
-        let kind = Arc::new(Group { skew_ms: self.handle.peer_clock_skew_ms() });
-        Lock::new(&self.handle, kind, self.handle.name_of_value(group, value))
+        let kind: Arc<dyn Kind> = Arc::new(Group { skew_ms: self.handle.peer_clock_skew_ms() });
+        let name = |value: V| self.handle.name_of_value(group, value.as_ref());
+        Lock::multi(values.map(|value| Lock::new(&self.handle, Arc::clone(&kind), name(value))))
     }
 
     /// Returns the semaphore of this name. Redisson's `getSemaphore`.
@@ -622,7 +618,7 @@ fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
             owner: hold.owner.to_string(),
             kind: hold.kind.label(side),
             hold_count: u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX),
-            token: hold.token.map(FencingToken::new),
+            token: hold.token.map(FencingToken),
             held_for: hold.since.until(now),
             remaining: now.until(ledger.good_until()),
             is_renewed: ledger.renewal(now).is_some(),

@@ -27,14 +27,9 @@ use std::num::TryFromIntError;
 /// # Ok::<(), lockson::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(u64);
+pub struct FencingToken(pub(crate) u64);
 
 impl FencingToken {
-    /// Wraps a non-negative number of 64 bits.
-    pub(crate) fn new(number: u64) -> Self {
-        Self(number)
-    }
-
     /// Returns the number, for the store.
     ///
     /// ```no_run

@@ -109,7 +109,7 @@ impl Reading {
             [ttl_ms] => Some(Self { ttl_ms: int(ttl_ms)?, leader: None }),
             [ttl_ms, token, since, candidate] => {
                 let since = UNIX_EPOCH.checked_add(Duration::from_millis(number(since)?)).unwrap_or(UNIX_EPOCH);
-                let leader = Leader { candidate: text(candidate)?, token: FencingToken::new(number(token)?), since };
+                let leader = Leader { candidate: text(candidate)?, token: FencingToken(number(token)?), since };
                 Some(Self { ttl_ms: int(ttl_ms)?, leader: Some(leader) })
             }
             _ => None,
@@ -126,7 +126,7 @@ mod tests {
         let read = |reply: &str| Reading::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
         assert_eq!(read("*1\r\n:-2\r\n"), Some(Reading { ttl_ms: -2, leader: None }));
         let since = UNIX_EPOCH + Duration::from_millis(9);
-        let leader = Leader { candidate: "a b".into(), token: FencingToken::new(7), since };
+        let leader = Leader { candidate: "a b".into(), token: FencingToken(7), since };
         let whole = "*4\r\n:50\r\n$1\r\n7\r\n$1\r\n9\r\n$3\r\na b\r\n";
         assert_eq!(read(whole), Some(Reading { ttl_ms: 50, leader: Some(leader) }));
         assert_eq!(read("*4\r\n:50\r\n$1\r\nx\r\n$1\r\n9\r\n$3\r\na b\r\n"), None);

@@ -107,18 +107,10 @@ pub(crate) fn examine(
 
 /// The names among `locks` whose keys have no time to live.
 fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<String>>, Stop> {
-    let mut endless = vec![];
-    for locks in locks.chunks(MOST_AT_ONCE) {
-        let questions: Vec<Cmd> = locks.iter().map(|lock| command("PTTL", lock.key())).collect();
-        for (lock, reply) in locks.iter().zip(send(&questions)?) {
-            match told(&reply, int)? {
-                Ok(-1) => endless.push(lock.to_string()),
-                Ok(_) => {}
-                Err(refusal) => return Ok(Err(refusal)),
-            }
-        }
-    }
-    Ok(Ok(endless))
+    let questions: Vec<Cmd> = locks.iter().map(|lock| command("PTTL", lock.key())).collect();
+    let times = send(&questions)?.iter().map(|reply| told(reply, int)).collect::<Result<Reported<Vec<i64>>, _>>()?;
+    let is_endless = |(lock, time): (&LockName, i64)| (time == -1).then(|| lock.to_string());
+    Ok(times.map(|times| locks.iter().zip(times).filter_map(is_endless).collect()))
 }
 
 /// The names and the values in a reply that has texts only.
@@ -194,8 +186,6 @@ const SCRIPTS: [&str; 3] = ["ping", "evalsha", "eval"];
 const OTHERS: &str = "decrby del exists get hdel hexists hget hgetall hlen hmget hset incrby lindex llen lpop lpos lrange \
                       lrem pexpire pttl publish rpush set subscribe time type unsubscribe zadd zcard zrange \
                       zrangebyscore zrem zrevrange zscore";
-/// So many replies leave room for the requests of other clients.
-const MOST_AT_ONCE: usize = 100;
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,7 @@ impl Inspector<'_, '_> {
             return Err(Stop::NoReply);
         };
         self.found.remaining = int(ttl).and_then(millis);
-        self.found.token = number(token).map(FencingToken::new);
+        self.found.token = number(token).map(FencingToken);
         self.found.waiting_clients = count_of(listening);
         let waiters = texts(queue);
         let has_permits = int(permits).is_some_and(|permits| permits > 0);

@@ -134,38 +134,29 @@ impl CompareAndDelete {
     }
 
     fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
+        let (key, owner) = (entry.name.key(), entry.owner.as_str());
         let found = self.0.load(Ordering::Relaxed);
         // Another server of this client may have the other command.
         for is_delifeq in [found, !found] {
-            let outcome = match known(send(&[in_words(is_delifeq, entry)])?.first())? {
-                Value::ServerError(error) if is_unknown(error.details()) => continue,
-                Value::ServerError(error) if is_no_string(error.details()) => {
-                    Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")))
-                }
-                Value::ServerError(error) => return Err(Stop::Refused(Refusal::new(error))),
-                deleted => Ok(known(int(deleted))? == 1),
-            };
+            let delex = || command("DELEX", (key, "IFEQ", owner));
+            let command = if is_delifeq { command("DELIFEQ", (key, owner)) } else { delex() };
+            let reply = known(send(&[command])?.pop())?;
+            let details = if let Value::ServerError(error) = &reply { error.details() } else { None }.unwrap_or("");
+            if details.starts_with("unknown command") {
+                continue;
+            }
             self.0.store(is_delifeq, Ordering::Relaxed);
-            return outcome;
+            // `DELEX` refuses a key of another type with this text, `DELIFEQ` with `WRONGTYPE`.
+            if details.starts_with("Key should be of string type") {
+                return Err(Stop::Refused(Refusal::from_text("WRONGTYPE the key is no string")));
+            }
+            Stop::at_a_refusal([&reply])?;
+            return Ok(known(int(&reply))? == 1);
         }
         Err(Stop::Unsupported(
             "the server has neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9); release by script or by transaction",
         ))
     }
-}
-
-fn in_words(is_delifeq: bool, entry: &Entry) -> Cmd {
-    let (key, owner) = (entry.name.key(), entry.owner.as_str());
-    if is_delifeq { command("DELIFEQ", (key, owner)) } else { command("DELEX", (key, "IFEQ", owner)) }
-}
-
-fn is_unknown(details: Option<&str>) -> bool {
-    details.is_some_and(|details| details.starts_with("unknown command"))
-}
-
-/// The text with which `DELEX` refuses a key of another type; `DELIFEQ` refuses with `WRONGTYPE`.
-fn is_no_string(details: Option<&str>) -> bool {
-    details.is_some_and(|details| details.starts_with("Key should be of string type"))
 }
 
 #[cfg(test)]
