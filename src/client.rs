@@ -467,7 +467,8 @@ impl Client {
     /// # Errors
     ///
     /// Refusals and outages of any server, also for a user without `+scan`, `+type`, `+hrandfield` and `+getrange`;
-    /// `Closed` on a closed client.
+    /// `Closed` on a closed client. A scan that an outage, a lost connection or a fail-over disturbs begins anew, for one
+    /// more [`command_timeout`](ClientBuilder::command_timeout).
     pub fn scan(&self, prefix: impl AsRef<str>, limit: usize) -> Result<Vec<String>> {
         self.handle.begin()?.scan(prefix.as_ref(), limit)
     }

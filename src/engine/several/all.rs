@@ -127,14 +127,11 @@ impl<'a> All<'a> {
         Ok(())
     }
 
-    fn missing(&self) -> Vec<usize> {
-        (0..self.take.requests.len()).filter(|place| self.take.grants[*place].is_none()).collect()
-    }
-
     /// Asks once for every missing lock.
     fn ask_rest(&mut self) -> Result<()> {
         self.take.caller.check()?;
-        let missing = self.missing();
+        let is_missing = |place: &usize| self.take.grants[*place].is_none();
+        let missing: Vec<usize> = (0..self.take.requests.len()).filter(is_missing).collect();
         self.trouble = None;
         if self.end.is_some_and(|end| Instant::now() >= end) {
             // The process was stopped. A lock that cannot be asked for in time is no outage.
@@ -163,16 +160,13 @@ impl<'a> All<'a> {
 
     /// Waits for one lock. Returns whether it was granted.
     fn wait_for(&mut self, place: usize, acquisition: Acquisition<'a>) -> Result<bool> {
-        match acquisition.run()? {
-            Some(grant) => {
-                self.granted(place, grant);
-                Ok(true)
-            }
-            None => {
-                self.rounds.busy(place);
-                Ok(false)
-            }
+        let grant = acquisition.run()?;
+        let is_granted = grant.is_some();
+        match grant {
+            Some(grant) => self.granted(place, grant),
+            None => self.rounds.busy(place),
         }
+        Ok(is_granted)
     }
 
     /// Looks at all locks at one moment, and extends those with less than half of their lease. Returns whether all are
