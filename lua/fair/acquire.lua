@@ -60,11 +60,18 @@ end
 local unheard_ms = mine and silent_at - tonumber(redis.call('zscore', alive, owner) or silent_at) or 0
 local outage_ms = math.max(patience_ms / 2, 2000)
 if unheard_ms > outage_ms then
-  -- If all waiters were silent, the server was out of reach, and the silence counts against no waiter.
+  -- If all waiters were silent, the server was out of reach, and the silence counts against no waiter. Redisson may
+  -- have dropped some of them, which are no waiters any more.
   local silence_ms = silent_at - tonumber(redis.call('zrevrange', alive, 0, 0, 'withscores')[2])
   local waiters = silence_ms > outage_ms and redis.call('zrange', alive, 0, -1, 'withscores') or {}
   for i = 1, #waiters, 2 do
-    redis.call('zadd', alive, waiters[i + 1] + silence_ms, waiters[i])
+    local ends = redis.call('zscore', deadlines, waiters[i])
+    if ends then
+      redis.call('zadd', alive, waiters[i + 1] + silence_ms, waiters[i])
+      redis.call('zadd', deadlines, string.format('%.0f', ends + silence_ms), waiters[i])
+    else
+      redis.call('zrem', alive, waiters[i])
+    end
   end
 end
 
@@ -125,10 +132,12 @@ if patience_ms == 0 then
 end
 
 -- This waiter is alive. Its deadline for Redisson must last until its next request, plus the time that waiters of
--- Redisson in front may subtract. Their number is the length of the queue less the waiters of this library.
+-- Redisson in front may subtract. Their number is the length of the queue less the waiters of this library. Those whose
+-- patience ended count as waiters of Redisson, which may have dropped them from list and deadlines alone.
 redis.call('zadd', alive, silent_at, owner)
 local length = redis.call('llen', queue) + (mine and 0 or 1)
-local of_java = length - redis.call('zcard', alive)
+local silent = redis.call('zrangebyscore', alive, '-inf', now)
+local of_java = length - redis.call('zcard', alive) + #silent
 local ends = silent_at
 if of_java > 0 and head ~= owner then
   ends = mine and math.max(tonumber(mine) + unheard_ms, silent_at) or silent_at + taken_by_java_ms * of_java
@@ -142,16 +151,16 @@ end
 local is_due = redis.call('pttl', alive) <= day_ms - 500
 if is_due then
   redis.call('pexpire', alive, day_ms)
-  for _, waiter in ipairs(redis.call('zrangebyscore', alive, '-inf', now)) do
+  for _, waiter in ipairs(silent) do
     if not redis.call('zscore', deadlines, waiter) then
       redis.call('zrem', alive, waiter)
     end
   end
   local in_front = 0
   for _, waiter in ipairs(of_java > 0 and redis.call('lrange', queue, 0, -1) or {}) do
-    local silent = redis.call('zscore', alive, waiter)
-    if silent then
-      redis.call('zadd', deadlines, string.format('%.0f', silent + taken_by_java_ms * in_front), waiter)
+    local alive_until = redis.call('zscore', alive, waiter)
+    if alive_until then
+      redis.call('zadd', deadlines, string.format('%.0f', alive_until + taken_by_java_ms * in_front), waiter)
     else
       in_front = in_front + 1
     end

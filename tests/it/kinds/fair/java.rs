@@ -35,6 +35,32 @@ fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {
 }
 
 #[test]
+fn a_waiter_that_java_dropped_hides_none_of_java() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let [before, behind] = [1, 2].map(|thread| Java::new(&server, "job", thread));
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    assert!(before.ask().is_some());
+    // Java drops a waiter from list and deadlines, and knows of no third key.
+    let silent_since = (now_ms(&server) - 1_000).to_string();
+    let _: i64 = server.query(&["ZADD", &queue.alive(), &silent_since, "dropped:1.1"]);
+    thread::scope(|scope| {
+        let ours = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), super::leave);
+        let order = queue.owners();
+        guard.unlock().unwrap();
+        assert_eq!(before.ask(), None);
+        // The grant took 300 s from the waiter behind, and this request purges.
+        assert!(behind.ask().is_some());
+        assert_eq!(queue.owners()[..1], order[1..], "ours knows that one of Java is in front of it");
+        assert_eq!(before.unlock(), Some(1));
+        joined(ours);
+        assert_eq!(behind.ask(), None);
+        assert_eq!(behind.unlock(), Some(1));
+    });
+    queue.assert_gone();
+}
+
+#[test]
 fn java_behind_us_is_promised_our_patience_and_its_own_time() {
     for gives_up in [false, true] {
         let server = RedisServer::start();
