@@ -159,6 +159,16 @@ impl Data {
         }
     }
 
+    /// The scores of a sorted set.
+    pub fn scores(&self, key: &[u8]) -> BTreeMap<String, f64> {
+        match self.keys.get(key).map(|entry| &entry.value) {
+            Some(Value::Sorted(set)) => {
+                set.iter().map(|(score, member)| (String::from_utf8_lossy(member).into_owned(), *score)).collect()
+            }
+            _ => BTreeMap::new(),
+        }
+    }
+
     pub fn has(&self, key: &[u8]) -> bool {
         self.keys.contains_key(key)
     }

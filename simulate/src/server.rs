@@ -211,12 +211,12 @@ impl Server {
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
             let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
             let owners = state.owners(world);
-            let queued = state.queued();
+            let line = state.line(&request);
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("{}: {number}: {} -> {reply:?}", state.name, Shown(&request)));
             // A script that was refused asked nothing.
-            if !matches!(reply[..], [Reply::Error(_)]) {
-                state.is_served_in_order(world, &queued, &request);
+            if let Some(line) = line.filter(|_| !matches!(reply[..], [Reply::Error(_)])) {
+                state.is_served_in_order(world, &line, &request);
             }
             if forced.is_none() {
                 state.nobody_is_robbed(world, &owners, &request);
