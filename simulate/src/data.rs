@@ -15,6 +15,8 @@ pub struct Data {
     /// Milliseconds of the server's clock, and the microseconds beyond them.
     now: i64,
     micros: i64,
+    /// Grows with each change.
+    pub version: u64,
     /// Memory is full.
     pub is_full: bool,
     /// A write of the script that runs is done: all that follow are done, too.
@@ -72,6 +74,7 @@ impl Data {
     }
 
     pub fn clear(&mut self) {
+        self.version += 1;
         self.keys.clear();
     }
 
@@ -88,7 +91,9 @@ impl Data {
         if self.is_full && !self.has_written && GROWING.contains(&&*name) {
             return Reply::error(FULL);
         }
-        self.has_written |= GROWING.contains(&&*name) || WRITING.contains(&&*name);
+        let is_write = GROWING.contains(&&*name) || WRITING.contains(&&*name);
+        self.has_written |= is_write;
+        self.version += u64::from(is_write);
         // Only this one may change a set and count nothing.
         let before =
             if matches!(&*name, "ZADD" | "ZINCRBY") { self.sorted(&words[1]).ok().flatten().cloned() } else { None };
@@ -115,10 +120,11 @@ impl Data {
 
     /// Removes what has expired. Returns when the next key does.
     pub fn expire(&mut self) -> Option<i64> {
-        let Self { keys, touched, ended, now, .. } = self;
+        let Self { keys, touched, ended, now, version, .. } = self;
         keys.retain(|key, entry| {
             let is_there = entry.expires.is_none_or(|at| at > *now);
             if !is_there {
+                *version += 1;
                 touched.push(Touch::Expired(key.clone()));
                 ended.insert(key.clone());
             }

@@ -28,7 +28,8 @@ fn main() -> ExitCode {
             let mistake = mistake.first().map(|mistake| usize::try_from(number(mistake)).expect("a place"));
             let without = env::var(WITHOUT).unwrap_or_default();
             let without: Vec<String> = without.split(',').map(str::to_owned).collect();
-            let (report, taken) = play(number(seed), number(steps), &without, mistake);
+            let is_noted = env::var(NOTED).as_deref() != Ok("no");
+            let (report, taken) = play(number(seed), number(steps), is_noted, &without, mistake);
             println!("{taken} {:?} {} {:016x}", report.time, report.steps, report.fingerprint);
             ExitCode::SUCCESS
         }
@@ -62,11 +63,11 @@ fn play_all(first: u64, stories: u64, steps: &str, mistake: &[String]) -> ExitCo
                 return;
             }
             let seed = first + number;
-            let output = story(seed, steps, &without, mistake);
+            let output = story(seed, steps, false, &without, mistake);
             let said = String::from_utf8_lossy(&output.stdout);
             if !output.status.success() {
                 has_failed.store(true, Ordering::Relaxed);
-                let (steps, without, output) = shrunk(seed, steps, &without, mistake, output);
+                let (steps, without, output) = shrunk(seed, steps, &without, mistake);
                 eprintln!("{}", String::from_utf8_lossy(&output.stderr));
                 let mistake = mistake.iter().map(|number| format!(" MISTAKE={number}")).collect::<String>();
                 eprintln!("again: make simulate SEED={seed} STORIES=1 STEPS={steps} WITHOUT={without}{mistake}");
@@ -95,7 +96,7 @@ fn find(mistakes: Range<u64>, stories: u64, steps: &str) -> ExitCode {
                 return;
             }
             let finds = |seed: u64| {
-                let output = story(seed, steps, "", &[number.to_string()]);
+                let output = story(seed, steps, false, "", &[number.to_string()]);
                 let last = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
                 (!output.status.success()).then(|| (seed, last.unwrap_or_default()))
             };
@@ -124,25 +125,27 @@ fn on_each_processor(work: impl Fn() + Sync) {
     });
 }
 
-/// Plays a story in a process of its own.
-fn story(seed: u64, steps: &str, without: &str, mistake: &[String]) -> Output {
+/// Plays a story in a process of its own, which notes what happens or not.
+fn story(seed: u64, steps: &str, is_noted: bool, without: &str, mistake: &[String]) -> Output {
     let mut story = Command::new(env::current_exe().expect("this program has a path"));
-    let story = story.env(WITHOUT, without).args([STORY, &seed.to_string(), steps]).args(mistake);
+    let story = story.env(WITHOUT, without).env(NOTED, if is_noted { "yes" } else { "no" });
+    let story = story.args([STORY, &seed.to_string(), steps]).args(mistake);
     story.output().expect("this program runs")
 }
 
 /// The shortest story of a seed, with the fewest troubles and kinds of lock, in which a promise still breaks.
-fn shrunk(seed: u64, steps: &str, without: &str, mistake: &[String], first: Output) -> (String, String, Output) {
-    let (mut steps, mut without, mut output) = (steps.to_owned(), without.to_owned(), first);
+fn shrunk(seed: u64, steps: &str, without: &str, mistake: &[String]) -> (String, String, Output) {
+    let (mut steps, mut without) = (steps.to_owned(), without.to_owned());
+    let mut output = story(seed, &steps, true, &without, mistake);
     for trouble in TROUBLES.iter().chain(KINDS.iter().map(|(name, _)| name)) {
         let fewer = format!("{without},{trouble}").trim_start_matches(',').to_owned();
-        let smaller = story(seed, &steps, &fewer, mistake);
+        let smaller = story(seed, &steps, true, &fewer, mistake);
         if !smaller.status.success() {
             (without, output) = (fewer, smaller);
         }
     }
     while let Some(half) = steps.parse::<u64>().ok().map(|steps| (steps / 2).to_string()).filter(|half| half != "0") {
-        let smaller = story(seed, &half, &without, mistake);
+        let smaller = story(seed, &half, true, &without, mistake);
         if smaller.status.success() {
             break;
         }
@@ -166,3 +169,5 @@ fn stay_on(_: usize) {}
 const FRUITFUL: &[u64] = &[1, 2, 3, 25, 6, 33];
 const STORY: &str = "story";
 const WITHOUT: &str = "WITHOUT";
+/// Whether a story notes what happens, which takes time.
+const NOTED: &str = "NOTED";

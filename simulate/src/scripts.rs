@@ -14,6 +14,8 @@ use crate::reply::Reply;
 pub struct Scripts {
     lua: Lua,
     by_hash: HashMap<String, Function>,
+    /// The hashes of sources.
+    hashes: HashMap<String, String>,
     /// The hashes that were not forgotten.
     known: BTreeSet<String>,
     data: Arc<Mutex<Data>>,
@@ -47,7 +49,15 @@ impl Scripts {
             api.set(name, make.expect("a function")).expect("set");
         }
         lua.globals().set("redis", api).expect("set");
-        Self { lua, by_hash: HashMap::new(), known: BTreeSet::new(), data, forcing: BTreeSet::new(), planted: vec![] }
+        Self {
+            lua,
+            by_hash: HashMap::new(),
+            hashes: HashMap::new(),
+            known: BTreeSet::new(),
+            data,
+            forcing: BTreeSet::new(),
+            planted: vec![],
+        }
     }
 
     pub fn forget(&mut self) {
@@ -61,10 +71,10 @@ impl Scripts {
     /// Whether a request runs a script that takes a hold away.
     pub fn is_forced(&self, request: &[Vec<u8>]) -> bool {
         let [word, body, ..] = request else { return false };
-        let body = String::from_utf8_lossy(body);
-        match word.to_ascii_uppercase().as_slice() {
-            b"EVAL" => is_forcing(&body),
-            b"EVALSHA" => self.forcing.contains(&*body),
+        let body = || std::str::from_utf8(body).unwrap_or_default();
+        match word.as_slice() {
+            b"EVAL" => is_forcing(body()),
+            b"EVALSHA" => self.forcing.contains(body()),
             _ => false,
         }
     }
@@ -73,11 +83,16 @@ impl Scripts {
     pub fn run(&mut self, is_source: bool, words: &[Vec<u8>]) -> Reply {
         let [body, count, rest @ ..] = words else { return Reply::error("ERR wrong number of arguments") };
         let body = String::from_utf8_lossy(body).into_owned();
-        let hash = if is_source { redis::Script::new(&body).get_hash().to_owned() } else { body.clone() };
+        let hash = match self.hashes.get(&body) {
+            Some(hash) => hash.clone(),
+            None if is_source => redis::Script::new(&body).get_hash().to_owned(),
+            None => body.clone(),
+        };
         if is_source && !self.by_hash.contains_key(&hash) {
             let planted = self.planted.iter().fold(body.clone(), |body, (right, wrong)| body.replace(right, wrong));
             let compiled = self.lua.load(&planted).into_function().expect("a bundled script compiles");
             self.by_hash.insert(hash.clone(), compiled);
+            self.hashes.insert(body.clone(), hash.clone());
             if is_forcing(&body) {
                 self.forcing.insert(hash.clone());
             }
@@ -91,11 +106,8 @@ impl Scripts {
         let count: usize = String::from_utf8_lossy(count).parse().expect("a number of keys");
         let globals = self.lua.globals();
         for (name, words) in [("KEYS", &rest[..count]), ("ARGV", &rest[count..])] {
-            let table = self.lua.create_table().expect("a table");
-            for word in words {
-                table.push(self.lua.create_string(word).expect("a string")).expect("pushed");
-            }
-            globals.set(name, table).expect("set");
+            let words = words.iter().map(|word| self.lua.create_string(word).expect("a string"));
+            globals.raw_set(name, self.lua.create_sequence_from(words).expect("a table")).expect("set");
         }
         match script.call::<Value>(()) {
             Ok(value) => from_lua(value),

@@ -46,6 +46,10 @@ struct State {
     /// The count of the latch, and the number of requests that counted down.
     latch: (Option<i64>, u64),
     queue: Queue,
+    /// The owners of all locks at a version of the data.
+    owners: (u64, Arc<Vec<String>>),
+    /// The version of the data at which locks were looked at last.
+    looked_at: u64,
     /// Whether the queue of the fair lock has no end by time, as that of Redisson.
     has_lasting_queues: bool,
     /// Whether a restart takes time.
@@ -102,6 +106,8 @@ impl Server {
                 .collect(),
             latch: (None, 0),
             queue: Queue::default(),
+            owners: (0, Arc::default()),
+            looked_at: 0,
             has_lasting_queues: false,
             stays_away: place > 0,
             away_until: 0,
@@ -305,7 +311,7 @@ impl State {
 impl Connection {
     /// Reads all requests that are there; returns whether the client has closed its end.
     fn read(&mut self) -> bool {
-        let mut bytes = [0; 16_384];
+        let mut bytes = [0; 2_048];
         let is_over = loop {
             match self.stream.read(&mut bytes) {
                 Ok(0) => break true,

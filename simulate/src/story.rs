@@ -21,7 +21,7 @@ use crate::trouble::{Faults, Habits};
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
 ///
 /// `without` names what the seed may not draw, of [`TROUBLES`](crate::trouble::TROUBLES).
-pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) -> (Report, u64) {
+pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake: Option<usize>) -> (Report, u64) {
     let servers: Vec<Arc<Server>> = (0..1 + MOST_REDS as u64).map(Server::new).collect();
     let server = Arc::clone(&servers[0]);
     match mistake.map(|mistake| MISTAKES.get(mistake).ok_or(mistake)) {
@@ -30,7 +30,7 @@ pub fn play(seed: u64, wanted: u64, without: &[String], mistake: Option<usize>) 
         None => {}
     }
     let taken = Arc::new(AtomicU64::new(0));
-    let report = World::run(seed, Arc::new(Servers(servers.clone())), |world| {
+    let report = World::run(seed, is_noted, Arc::new(Servers(servers.clone())), |world| {
         let faults = Faults::draw(world).without(without);
         let javas =
             if without.iter().any(|name| name == "java") { 0 } else { [0, 0, 0, 1, 2][world.below(5) as usize] };

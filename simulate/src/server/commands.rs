@@ -14,8 +14,8 @@ impl State {
     }
 
     pub(super) fn answer(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Vec<Reply> {
-        let words: Vec<String> =
-            request.iter().take(2).map(|word| String::from_utf8_lossy(word).to_uppercase()).collect();
+        let upper = |word: &Vec<u8>| String::from_utf8_lossy(&word[..word.len().min(16)]).to_ascii_uppercase();
+        let words: Vec<String> = request.iter().take(2).map(upper).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let one = match words[..] {
             ["EVAL", ..] | ["EVALSHA", ..] => {
@@ -79,7 +79,7 @@ impl State {
 /// The keys of a request.
 pub(super) fn keys_of(request: &[Vec<u8>]) -> &[Vec<u8>] {
     let is_script = request[0].to_ascii_uppercase().starts_with(b"EVAL");
-    let count = || String::from_utf8_lossy(&request[2]).parse::<usize>().ok();
+    let count = || std::str::from_utf8(&request[2]).ok()?.parse::<usize>().ok();
     if is_script { count().map_or(&[], |count| &request[3..3 + count]) } else { request.get(1..2).unwrap_or_default() }
 }
 

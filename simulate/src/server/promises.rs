@@ -1,22 +1,27 @@
 //! The promises that a server sees broken, and what the threads of a story ask it.
 
+use std::sync::Arc;
+
 use lockson_world::World;
 
 use super::{COUNTERS, Free, LATCH, LOCKS, Shown, State, clock};
 
 impl State {
     /// The owners of all locks that only their owners and users with force give back.
-    pub(super) fn owners(&self, world: &World) -> Vec<String> {
+    pub(super) fn owners(&mut self, world: &World) -> Arc<Vec<String>> {
         let mut data = self.scripts.data().lock();
         data.set_clock(clock(world, self.faults));
         data.expire();
-        // The next request removes readers that have expired.
-        let names = LOCKS.iter().filter(|name| **name != "shared");
-        names.flat_map(|name| data.owners(name.as_bytes())).collect()
+        if self.owners.0 != data.version {
+            // The next request removes readers that have expired.
+            let names = LOCKS.iter().filter(|name| **name != "shared");
+            self.owners = (data.version, Arc::new(names.flat_map(|name| data.owners(name.as_bytes())).collect()));
+        }
+        Arc::clone(&self.owners.1)
     }
 
     /// No request ends a hold of an owner whom it does not name.
-    pub(super) fn nobody_is_robbed(&self, world: &World, before: &[String], request: &[Vec<u8>]) {
+    pub(super) fn nobody_is_robbed(&mut self, world: &World, before: &[String], request: &[Vec<u8>]) {
         let after = self.owners(world);
         let is_named = |owner: &String| request.iter().any(|word| word == owner.as_bytes());
         if let Some(owner) = before.iter().find(|owner| !after.contains(owner) && !is_named(owner)) {
@@ -39,6 +44,9 @@ impl State {
     /// Notes which locks are free by now.
     pub(super) fn look_at_locks(&mut self, world: &World) {
         let (mut data, now) = (self.scripts.data().lock(), world.now());
+        if std::mem::replace(&mut self.looked_at, data.version) == data.version {
+            return;
+        }
         for (name, free) in &mut self.free {
             let is_by_time = data.ended.contains(name.as_bytes());
             match (data.has(name.as_bytes()), free.since) {

@@ -51,9 +51,12 @@ struct State {
     handles: BTreeMap<usize, thread::JoinHandle<()>>,
     /// Groups of threads that were stopped, and the end of their last stop.
     stopped: BTreeMap<usize, Nanos>,
+    /// The threads that were found last, kept for its memory.
+    scratch: Vec<usize>,
     steps: u64,
     fingerprint: u64,
-    story: VecDeque<String>,
+    /// `None` where nobody reads it.
+    story: Option<VecDeque<String>>,
 }
 
 type Event = Box<dyn FnOnce(&Arc<World>) + Send>;
@@ -101,8 +104,9 @@ thread_local! {
 }
 
 impl World {
-    /// Runs `work` as the first thread of a world; returns when all its threads have ended.
-    pub fn run(seed: u64, network: Arc<dyn Network>, work: impl FnOnce(&Arc<World>)) -> Report {
+    /// Runs `work` as the first thread of a world; returns when all its threads have ended. What happens is noted for
+    /// a failure, or is not, which is faster.
+    pub fn run(seed: u64, is_noted: bool, network: Arc<dyn Network>, work: impl FnOnce(&Arc<World>)) -> Report {
         let state = State {
             now: 0,
             random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
@@ -114,9 +118,10 @@ impl World {
             ended: vec![],
             handles: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            scratch: vec![],
             steps: 0,
             fingerprint: 0,
-            story: VecDeque::new(),
+            story: is_noted.then(VecDeque::new),
         };
         let world = Arc::new(Self { state: parking_lot::Mutex::new(state), network });
         ME.set(Some((Arc::clone(&world), 0)));
@@ -194,18 +199,18 @@ impl World {
     /// Notes what happens for the story of a failure.
     pub fn tell(&self, what: impl Display) {
         let mut state = self.state.lock();
-        let who = state.tasks[state.running].name.clone();
-        let line = format!("{:>12.6} s  {who:<18} {what}", Duration::from_nanos(state.now).as_secs_f64());
-        if state.story.len() == LONGEST_STORY {
-            state.story.pop_front();
+        let State { story: Some(story), tasks, running, now, .. } = &mut *state else { return };
+        let (who, now) = (&tasks[*running].name, Duration::from_nanos(*now).as_secs_f64());
+        if story.len() == LONGEST_STORY {
+            story.pop_front();
         }
-        state.story.push_back(line);
+        story.push_back(format!("{now:>12.6} s  {who:<18} {what}"));
     }
 
     /// Ends the process with the story: a broken promise.
     pub fn fail(&self, why: impl Display) -> ! {
         let state = self.state.lock();
-        for line in &state.story {
+        for line in state.story.iter().flatten() {
             eprintln!("{line}");
         }
         eprintln!("{:>12.6} s  BROKEN: {why}", Duration::from_nanos(state.now).as_secs_f64());
@@ -234,14 +239,16 @@ impl World {
     /// Makes those ready who wait for `what`: all, or one by chance.
     pub(crate) fn wake(&self, what: What, all: bool) {
         let mut state = self.state.lock();
+        let State { live, tasks, scratch, .. } = &mut *state;
         let waits = |task: &Task| matches!(task.doing, Doing::Waiting { what: other, .. } if other == what);
-        let mut waiting: Vec<usize> =
-            state.live.iter().copied().filter(|number| waits(&state.tasks[*number])).collect();
-        if !all && !waiting.is_empty() {
-            let chosen = state.below(waiting.len() as u64) as usize;
-            waiting = vec![waiting[chosen]];
+        scratch.clear();
+        scratch.extend(live.iter().filter(|number| waits(&tasks[**number])));
+        if !all && !scratch.is_empty() {
+            let chosen = state.one_of_scratch();
+            state.tasks[chosen].doing = Doing::Ready;
+            return;
         }
-        waiting.into_iter().for_each(|number| state.tasks[number].doing = Doing::Ready);
+        scratch.iter().for_each(|number| tasks[*number].doing = Doing::Ready);
     }
 
     /// The client's end of a connection may have become readable.
@@ -270,9 +277,9 @@ impl World {
             while let Some(event) = state.due_event() {
                 parking_lot::MutexGuard::unlocked(&mut state, || event(self));
             }
-            let ready = state.ready();
-            if !ready.is_empty() {
-                let next = ready[state.below(ready.len() as u64) as usize];
+            state.find_ready();
+            if !state.scratch.is_empty() {
+                let next = state.one_of_scratch();
                 state.tasks[next].doing = Doing::Ready;
                 state.running = next;
                 state.fingerprint = (state.fingerprint ^ next as u64 ^ (state.now << 8)).wrapping_mul(0x0100_0000_01B3);
@@ -362,7 +369,16 @@ impl State {
         (first.key().0 <= self.now).then(|| first.remove())
     }
 
-    fn ready(&self) -> Vec<usize> {
+    /// A thread of those just found, by chance.
+    fn one_of_scratch(&mut self) -> usize {
+        let chosen = self.below(self.scratch.len() as u64) as usize;
+        self.scratch[chosen]
+    }
+
+    /// Finds the threads that may run.
+    fn find_ready(&mut self) {
+        let mut ready = std::mem::take(&mut self.scratch);
+        ready.clear();
         let is_ready = |task: &Task| match task.doing {
             Doing::Ready => true,
             Doing::Ended => false,
@@ -376,7 +392,8 @@ impl State {
         };
         let is_stopped = |task: &Task| self.stopped.get(&task.group).is_some_and(|until| *until > self.now);
         let runs = |number: &usize| is_ready(&self.tasks[*number]) && !is_stopped(&self.tasks[*number]);
-        self.live.iter().copied().filter(runs).collect()
+        ready.extend(self.live.iter().copied().filter(runs));
+        self.scratch = ready;
     }
 
     fn next_time(&self) -> Option<Nanos> {
