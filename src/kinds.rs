@@ -156,7 +156,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let call = ACQUIRE.call(args.name, &[args.name.key()], Attempt::read);
-        call.arg(args.lease.millis()).arg(args.owner.as_str())
+        call.arg(args.lease.millis()).arg(args.owner)
     }
 
     /// Whether one call can take several locks of this family.
@@ -168,7 +168,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// names, at least one and at most [`MOST_PARTS`](crate::script::bundle::MOST_PARTS).
     fn acquire_all(&self, parts: &[AcquireArgs<'_>]) -> Call<BundleAttempt> {
         let call = ACQUIRE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), BundleAttempt::read);
-        parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.lease.millis()))
+        parts.iter().fold(call, |call, part| call.arg(part.owner).arg(part.lease.millis()))
     }
 
     /// Releases all locks, also when some of them are lost. The rules for `parts` are those of
@@ -176,20 +176,20 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// counted for the first part.
     fn release_all(&self, parts: &[BundleRelease<'_>]) -> Call<Vec<Released>> {
         let call = RELEASE_ALL.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read_releases);
-        let call = parts.iter().fold(call, |call, part| call.arg(part.owner.as_str()).arg(part.channel));
+        let call = parts.iter().fold(call, |call, part| call.arg(part.owner).arg(part.channel));
         call.arg(UNLOCKED).publish_command()
     }
 
     /// Builds the re-entry; `counts` include the new guard.
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
         let call = REENTER.call(name, &[name.key()], read_outcome);
-        call.arg(raise.endless.millis()).arg(owner.as_str()).arg(counts.exclusive)
+        call.arg(raise.endless.millis()).arg(owner).arg(counts.exclusive)
     }
 
     /// Builds the release. `remaining` are the counts that stay, with the lease for them; `None` releases the lock.
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let (count, lease_ms) = stays(remaining);
-        let call = RELEASE.call(name, &[name.key()], read_release).arg(owner.as_str()).arg(count).arg(lease_ms);
+        let call = RELEASE.call(name, &[name.key()], read_release).arg(owner).arg(count).arg(lease_ms);
         call.publishing(self.channel(name, owner), UNLOCKED)
     }
 
@@ -201,7 +201,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// Gives the lock to another owner, for a new hold with this lease, in place of a release.
     fn hand_on(&self, name: &LockName, owner: &OwnerId, next: &OwnerId, lease: Lease) -> Call<Result<(), Loss>> {
         let call = HAND_ON.call(name, &[name.key()], read_outcome);
-        call.arg(owner.as_str()).arg(next.as_str()).arg(lease.millis())
+        call.arg(owner).arg(next).arg(lease.millis())
     }
 
     /// Removes an owner whose acquire has an unknown outcome: its hold, and its place in a queue.
@@ -279,7 +279,7 @@ fn force_release(name: &LockName, channel: Joined<'_>) -> Call<IfLock<bool>> {
 /// Renews by a script that takes a key, an owner and a lease for each hold.
 fn renew_by(script: &'static Script, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
     let call = script.call(&locks[0].name, &keys(locks.iter().map(|lock| &lock.name)), RenewalAnswer::read_all);
-    locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
+    locks.iter().fold(call, |call, lock| call.arg(&lock.owner).arg(lock.lease_ms()))
 }
 
 /// The keys of these locks.

@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::owner::OwnerId;
 pub(crate) use tag::hashed_part;
 
 /// A valid lock name. The name is the key of the lock in Redis; a value of a group is a part of the group's key.
@@ -169,9 +168,9 @@ impl LockName {
     }
 
     /// The key of the read hold of one owner with this number.
-    pub(crate) fn read_hold<'a>(&'a self, owner: &'a OwnerId, number: &'a str) -> Joined<'a> {
+    pub(crate) fn read_hold<'a>(&'a self, owner: &'a str, number: &'a str) -> Joined<'a> {
         let Joined([before, key, after, ..]) = self.read_holds();
-        Joined([before, key, after, owner.as_str(), ":rwlock_timeout:", number])
+        Joined([before, key, after, owner, ":rwlock_timeout:", number])
     }
 
     /// A key beside the lock whose name begins with the lock's, in the same hash slot.

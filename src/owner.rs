@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use once_cell::race::OnceBox;
 use uuid::Uuid;
 
 use crate::system::new_uuid;
@@ -23,44 +24,92 @@ impl Home {
     }
 }
 
-/// The owner of one hold, as stored in Redis: `<client uuid>:<thread>.<hold>`.
+/// The owner of one hold, as stored in Redis: `<client uuid>:<thread>.<hold>`, or in the encoding of its kind.
 ///
 /// An owner belongs to a hold, not to a thread: every outermost acquire draws a new owner, so a late copy of an older
 /// request cannot change a newer hold.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerId(Arc<str>);
+#[derive(Clone, Debug)]
+pub(crate) struct OwnerId {
+    /// What the text is made of; `None` for an owner that is a text alone.
+    drawn: Option<(Owners, ThreadNumber, HoldNumber)>,
+    /// The text, where there is no other way to it, or where it was lent.
+    text: OnceBox<String>,
+}
 
 impl OwnerId {
     /// An owner in the encoding of its kind.
-    pub(crate) fn encoded(text: &str) -> Self {
-        Self(text.into())
+    pub(crate) fn encoded(text: impl Into<String>) -> Self {
+        Self { drawn: None, text: OnceBox::with_value(Box::new(text.into())) }
     }
 
+    /// Lends the text, and keeps it from now on. A request and [`Display`](fmt::Display) need no kept text.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        self.text.get_or_init(|| Box::new(self.to_string()))
+    }
+
+    /// Makes the text for a moment.
+    pub(crate) fn with_text<R>(&self, then: impl FnOnce(&str) -> R) -> R {
+        // Texts side by side are a text.
+        self.with_bytes(|bytes| then(std::str::from_utf8(bytes).unwrap_or_default()))
+    }
+
+    pub(crate) fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        let Some((owners, thread, hold)) = self.drawn.as_ref().filter(|_| self.text.get().is_none()) else {
+            return then(self.text.get().map_or(&[], String::as_bytes));
+        };
+        // From its end, as the digits of a number come.
+        let (mut text, mut start) = ([0; LONGEST_OWNER], LONGEST_OWNER);
+        let mut put = |byte| {
+            start -= 1;
+            text[start] = byte;
+        };
+        for (number, separator) in [(hold.0, b'.'), (thread.0, b':')] {
+            let mut rest = number;
+            while rest >= 10 {
+                put(digit(rest % 10));
+                rest /= 10;
+            }
+            put(digit(rest));
+            put(separator);
+        }
+        let client = owners.client().as_bytes();
+        let end = start;
+        start -= client.len();
+        text[start..end].copy_from_slice(client);
+        then(&text[start..])
     }
 }
 
 impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        self.with_text(|text| f.write_str(text))
     }
 }
 
+fn digit(number: u64) -> u8 {
+    b'0' + u8::try_from(number).unwrap_or(0)
+}
+
+/// A uuid, two numbers, and what separates them.
+const LONGEST_OWNER: usize = 36 + 1 + 20 + 1 + 20;
+
 /// The identity of one client and the counter of its holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Owners(Arc<Identity>);
+
 #[derive(Debug)]
-pub(crate) struct Owners {
+struct Identity {
     client: String,
     next_hold: AtomicU64,
 }
 
 impl Owners {
     pub(crate) fn new() -> Self {
-        Self { client: new_uuid().to_string(), next_hold: AtomicU64::new(1) }
+        Self(Arc::new(Identity { client: new_uuid().to_string(), next_hold: AtomicU64::new(1) }))
     }
 
     pub(crate) fn client(&self) -> &str {
-        &self.client
+        &self.0.client
     }
 
     /// The name of the client's connections: this one, the id, the host and the process.
@@ -70,26 +119,15 @@ impl Owners {
         // A name of a connection has no spaces, and its parts are told apart by colons.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
         let host: String = host.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).take(64).collect();
-        format!("{client_name}:{}:{host}:{}", self.client, std::process::id())
+        format!("{client_name}:{}:{host}:{}", self.client(), std::process::id())
     }
 
     /// Draws an owner that was never used before.
     pub(crate) fn draw(&self, thread: ThreadNumber) -> (HoldNumber, OwnerId) {
-        let hold = self.next_hold.fetch_add(1, Ordering::Relaxed);
-        let (mut of_thread, mut of_hold) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (mut owner, mut length) = ([0; LONGEST_OWNER], 0);
-        for part in [&self.client, ":", of_thread.format(thread.0), ".", of_hold.format(hold)] {
-            let start = length;
-            length += part.len();
-            owner[start..length].copy_from_slice(part.as_bytes());
-        }
-        // Texts side by side are a text.
-        (HoldNumber(hold), OwnerId::encoded(std::str::from_utf8(&owner[..length]).unwrap_or_default()))
+        let hold = HoldNumber(self.0.next_hold.fetch_add(1, Ordering::Relaxed));
+        (hold, OwnerId { drawn: Some((self.clone(), thread, hold)), text: OnceBox::new() })
     }
 }
-
-/// A uuid, two numbers, and what separates them.
-const LONGEST_OWNER: usize = 36 + 1 + 20 + 1 + 20;
 
 /// Whether this is the id of a client in the form that this library and Redisson write.
 pub(crate) fn is_client_id(text: &str) -> bool {
@@ -106,9 +144,12 @@ pub(crate) struct ThreadNumber(pub(crate) u64);
 
 /// A thread, as its holds refer to the thread: a number, and whether the thread still runs.
 #[derive(Clone, Debug)]
-pub(crate) struct ThreadId {
+pub(crate) struct ThreadId(Arc<Thread>);
+
+#[derive(Debug)]
+struct Thread {
     number: ThreadNumber,
-    ended: Arc<AtomicBool>,
+    ended: AtomicBool,
 }
 
 impl ThreadId {
@@ -118,7 +159,7 @@ impl ThreadId {
         CURRENT.try_with(|current| current.get_or_init(|| RunningThread(Self::numbered())).0.clone()).unwrap_or_else(
             |_| {
                 let thread = Self::numbered();
-                thread.ended.store(true, Ordering::Release);
+                thread.0.ended.store(true, Ordering::Release);
                 thread
             },
         )
@@ -129,15 +170,15 @@ impl ThreadId {
         let fresh = || ThreadNumber(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
         let number = NUMBER.get().unwrap_or_else(fresh);
         NUMBER.set(Some(number));
-        Self { number, ended: Arc::default() }
+        Self(Arc::new(Thread { number, ended: AtomicBool::new(false) }))
     }
 
     pub(crate) fn number(&self) -> ThreadNumber {
-        self.number
+        self.0.number
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
+        self.0.ended.load(Ordering::Acquire)
     }
 
     /// A simulated thread: the scheduler runs all of them in one thread of the system.
@@ -153,7 +194,7 @@ struct RunningThread(ThreadId);
 
 impl Drop for RunningThread {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Release);
+        self.0.0.ended.store(true, Ordering::Release);
     }
 }
 
@@ -167,14 +208,34 @@ thread_local! {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{Hash, Hasher};
+
     use super::*;
+
+    impl PartialEq for OwnerId {
+        fn eq(&self, other: &Self) -> bool {
+            self.as_str() == other.as_str()
+        }
+    }
+
+    impl Eq for OwnerId {}
+
+    impl Hash for OwnerId {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.as_str().hash(state);
+        }
+    }
 
     #[test]
     fn an_owner_is_client_thread_and_hold() {
         let owners = Owners::new();
         let thread = ThreadId::current();
         let (hold, owner) = owners.draw(thread.number());
-        assert_eq!(owner.as_str(), format!("{}:{}.{}", owners.client(), thread.number().0, hold.0));
+        let text = format!("{}:{}.{}", owners.client(), thread.number().0, hold.0);
+        let sent = || owner.with_bytes(<[u8]>::to_vec);
+        assert_eq!((owner.to_string(), sent()), (text.clone(), text.clone().into_bytes()));
+        assert_eq!((owner.as_str(), sent()), (&*text, text.clone().into_bytes()), "kept from now on");
+        assert_eq!(owner.clone(), OwnerId::encoded(text));
         assert_ne!(owners.draw(thread.number()).1, owner);
     }
 

@@ -39,7 +39,7 @@ impl Kind for Fair {
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         call(&ACQUIRE, args.name, Attempt::read)
             .arg(args.lease.millis())
-            .arg(args.owner.as_str())
+            .arg(args.owner)
             .arg(if args.waits { self.patience.millis() } else { 0 })
             .publishing(args.name.channel(), UNLOCKED)
     }
@@ -47,7 +47,7 @@ impl Kind for Fair {
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let (count, lease_ms) = stays(remaining);
         call(&RELEASE, name, read_release)
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(count)
             .arg(lease_ms)
             .publishing(name.channel(), UNLOCKED)
@@ -57,7 +57,7 @@ impl Kind for Fair {
     /// Removes the owner as holder and from the queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
         call(&LEAVE, name, |reply| int(reply).map(drop))
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(self.patience.millis())
             .publishing(name.channel(), UNLOCKED)
     }

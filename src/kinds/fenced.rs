@@ -42,6 +42,6 @@ impl Kind for Fenced {
         ACQUIRE
             .call(args.name, &[args.name.as_key(), args.name.token()], Attempt::read)
             .arg(args.lease.millis())
-            .arg(args.owner.as_str())
+            .arg(args.owner)
     }
 }

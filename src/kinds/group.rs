@@ -54,7 +54,7 @@ impl Kind for Group {
         REENTER
             .call(name, &[name.key()], read_outcome)
             .arg(name.field())
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(raise.endless.millis())
             .arg(counts.exclusive)
             .arg(self.skew_ms)
@@ -73,7 +73,7 @@ impl Kind for Group {
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         let call = RENEW.call(&locks[0].name, &keys(locks.iter().map(|lock| &lock.name)), RenewalAnswer::read_all);
         let with_lock =
-            |call: Call<_>, lock: &Renewal| call.arg(lock.name.field()).arg(lock.owner.as_str()).arg(lock.lease_ms());
+            |call: Call<_>, lock: &Renewal| call.arg(lock.name.field()).arg(&lock.owner).arg(lock.lease_ms());
         locks.iter().fold(call, with_lock).arg(self.skew_ms)
     }
 
@@ -99,7 +99,7 @@ impl Group {
     fn acquire_values<T>(&self, parts: &[AcquireArgs<'_>], read: fn(&Value) -> Option<T>) -> Call<T> {
         let call = ACQUIRE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
         let with_part = |call: Call<T>, part: &AcquireArgs<'_>| {
-            call.arg(part.name.field()).arg(part.owner.as_str()).arg(part.lease.millis())
+            call.arg(part.name.field()).arg(part.owner).arg(part.lease.millis())
         };
         parts.iter().fold(call, with_part).arg(self.skew_ms)
     }
@@ -113,7 +113,7 @@ impl Group {
     ) -> Call<T> {
         let call = RELEASE.call(parts[0].name, &keys(parts.iter().map(|part| part.name)), read);
         let with_part = |call: Call<T>, part: &BundleRelease<'_>| {
-            call.arg(part.name.field()).arg(part.owner.as_str()).arg(count).arg(lease_ms).arg(part.channel)
+            call.arg(part.name.field()).arg(part.owner).arg(count).arg(lease_ms).arg(part.channel)
         };
         parts.iter().fold(call, with_part).arg(self.skew_ms).arg(UNLOCKED).publish_command()
     }

@@ -39,7 +39,7 @@ impl Kind for LeaderLock {
         ACQUIRE
             .call(name, &[name.as_key(), name.token(), name.leader()], Attempt::read)
             .arg(args.lease.millis())
-            .arg(args.owner.as_str())
+            .arg(args.owner)
             .arg(&*self.candidate)
             .arg(name.leader_channel())
             .publish_command()
@@ -49,7 +49,7 @@ impl Kind for LeaderLock {
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
         RELEASE
             .call(name, &[name.as_key(), name.leader()], read_release)
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(name.leader_channel())
             .publishing(name.channel(), UNLOCKED)
     }
@@ -57,7 +57,7 @@ impl Kind for LeaderLock {
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         let keys = locks.iter().flat_map(|lock| [lock.name.as_key(), lock.name.leader()]);
         let call = RENEW.call(&locks[0].name, &keys.collect::<Vec<_>>(), RenewalAnswer::read_all);
-        locks.iter().fold(call, |call, lock| call.arg(lock.owner.as_str()).arg(lock.lease_ms()))
+        locks.iter().fold(call, |call, lock| call.arg(&lock.owner).arg(lock.lease_ms()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {

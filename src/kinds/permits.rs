@@ -110,7 +110,7 @@ pub(crate) struct Permits {
 /// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: the first 8
 /// bytes of the client's id, so that a permit leads to its client, 6 bytes of the hold's number, 2 bytes of the index.
 pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
-    let text = owner.as_str();
+    let text = owner.to_string();
     let mut stem = [b'0'; CLIENT_DIGITS + HOLD_DIGITS];
     let (client, hold) = stem.split_at_mut(CLIENT_DIGITS);
     let digits = text.bytes().filter(|&byte| byte != b'-');
@@ -121,7 +121,7 @@ pub(crate) fn owner_of(owner: &OwnerId, count: u32) -> OwnerId {
         rest /= 16;
     }
     let stem = std::str::from_utf8(&stem).unwrap_or_default();
-    OwnerId::encoded(&[stem, ".", itoa::Buffer::new().format(count)].concat())
+    OwnerId::encoded([stem, ".", itoa::Buffer::new().format(count)].concat())
 }
 
 /// The ids of the permits of an owner that [`owner_of`] made.

@@ -59,10 +59,10 @@ impl Kind for ReadWrite {
             Side::Exclusive => {
                 ACQUIRE_WRITE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(format!("{owner}:write"))
             }
-            Side::Shared => {
+            Side::Shared => owner.with_text(|owner| {
                 let keys = [name.as_key(), name.read_hold(owner, "1")];
-                ACQUIRE_READ.call(name, &keys, Attempt::read).arg(lease.millis()).arg(owner.as_str())
-            }
+                ACQUIRE_READ.call(name, &keys, Attempt::read).arg(lease.millis()).arg(owner)
+            }),
         }
     }
 
@@ -71,7 +71,7 @@ impl Kind for ReadWrite {
         REENTER
             .call(name, &keys([name.key()], &holds), read_outcome)
             .arg(raise.lease.millis())
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(counts.exclusive)
             .arg(counts.shared)
             .arg(raise.endless.millis())
@@ -93,7 +93,7 @@ impl Kind for ReadWrite {
         );
         locks.iter().fold(call, |call, lock| {
             let Raise { lease, endless } = lock.raise;
-            call.arg(lock.owner.as_str()).arg(lease.millis()).arg(endless.millis()).arg(lock.reads)
+            call.arg(&lock.owner).arg(lease.millis()).arg(endless.millis()).arg(lock.reads)
         })
     }
 
@@ -160,7 +160,7 @@ fn release(
     holds.extend(others.unwrap_or_default().iter().cloned());
     RELEASE
         .call(name, &keys([name.key()], &holds), read_release_or_readers)
-        .arg(owner.as_str())
+        .arg(owner)
         .arg(counts.exclusive)
         .arg(counts.shared)
         .arg(lease_ms)
@@ -183,7 +183,8 @@ fn read_release_or_readers(reply: &Value) -> Option<Result<Released, Readers>> {
 
 /// The keys of the read holds of one owner.
 fn read_holds(name: &LockName, owner: &OwnerId, count: usize) -> Vec<String> {
-    (1..=count).map(|number| name.read_hold(owner, itoa::Buffer::new().format(number)).text()).collect()
+    let hold = |owner: &str, number| name.read_hold(owner, itoa::Buffer::new().format(number)).text();
+    owner.with_text(|owner| (1..=count).map(|number| hold(owner, number)).collect())
 }
 
 fn keys<'a>(locks: impl IntoIterator<Item = &'a [u8]>, holds: &'a [String]) -> Vec<&'a [u8]> {

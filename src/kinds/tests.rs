@@ -24,7 +24,7 @@ impl Locks {
 
     fn owned_by(client: &str, names: &[&str]) -> Self {
         let names: Vec<_> = names.iter().map(|name| LockName::new(name).unwrap()).collect();
-        let owners = (1..=names.len()).map(|hold| OwnerId::encoded(&format!("{client}:1.{hold}"))).collect();
+        let owners = (1..=names.len()).map(|hold| OwnerId::encoded(format!("{client}:1.{hold}"))).collect();
         let channels = names.iter().map(|name| name.channel().text()).collect();
         Self { names, owners, channels, lease: Lease::new(LEASE).unwrap() }
     }

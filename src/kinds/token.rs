@@ -232,7 +232,7 @@ impl Kind for TokenLock {
     }
 
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
-        OwnerId::encoded(&(self.0.value)(owner.as_str()))
+        OwnerId::encoded((self.0.value)(&owner.to_string()))
     }
 
     fn waking(&self) -> Waking {
@@ -249,12 +249,12 @@ impl Kind for TokenLock {
         if !self.by_script() {
             return self.entry(name, owner).acquired_for(lease);
         }
-        let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner.as_str());
+        let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner);
         call.arg(u8::from(self.0.repairs))
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, _: Counts) -> Call<Result<(), Loss>> {
-        REENTER.call(name, &[name.key()], read_outcome).arg(raise.endless.millis()).arg(owner.as_str())
+        REENTER.call(name, &[name.key()], read_outcome).arg(raise.endless.millis()).arg(owner)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
@@ -263,7 +263,7 @@ impl Kind for TokenLock {
         }
         RELEASE
             .call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)))
-            .arg(owner.as_str())
+            .arg(owner)
             .arg(remaining.map_or(0, |(_, lease)| lease.millis()))
     }
 

@@ -315,7 +315,7 @@ mod tests {
     fn a_call_publishes_by_the_kind_of_pub_sub_at_its_sending() {
         let (name, (_, owner)) = (LockName::new("PUBLISH").unwrap(), Owners::new().draw(ThreadNumber(1)));
         static RELEASE: Script = Script::new("return 1");
-        let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(owner.as_str()).publishing("PUBLISH", "PUBLISH");
+        let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(&owner).publishing("PUBLISH", "PUBLISH");
         let words = |packed: Vec<u8>, word: &str| String::from_utf8_lossy(&packed).matches(word).count();
         assert!(call.publishes());
         assert_eq!(words(call.packed(false, PubSub::Plain), "\r\nPUBLISH\r\n"), 4);

@@ -18,7 +18,7 @@ use crate::error::{Refusal, Stop};
 use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
 use crate::listing::LockKind;
 use crate::name::LockName;
-use crate::owner::{OwnerId, is_client_id};
+use crate::owner::is_client_id;
 use crate::token::FencingToken;
 use crate::transport::PubSub;
 
@@ -236,7 +236,7 @@ impl Inspector<'_, '_> {
         // Each read hold has a key of its own. A renewal raises all of them, and re-entry adds the last one.
         let name = self.name;
         let last_holds = self.found.holders.iter().flat_map(|holder| {
-            let prefix = name.read_hold(&OwnerId::encoded(&holder.owner), "").text();
+            let prefix = name.read_hold(&holder.owner, "").text();
             [1, holder.hold_count].map(|number| command("PTTL", format!("{prefix}{number}")))
         });
         let last_holds: Vec<Cmd> = last_holds.collect();

@@ -61,7 +61,7 @@ pub(crate) fn each(
 /// Compares the owner with the value that Redis has: a hold exists if both are equal.
 pub(crate) fn by_owner(claim: &Claim, reply: &Value) -> Option<RenewalAnswer> {
     match reply {
-        Value::BulkString(value) if value == claim.owner.as_str().as_bytes() => Some(RenewalAnswer::Renewed),
+        Value::BulkString(value) if claim.owner.with_bytes(|owner| value == owner) => Some(RenewalAnswer::Renewed),
         Value::BulkString(_) => Some(RenewalAnswer::Lost(Loss::Taken)),
         Value::Nil => Some(RenewalAnswer::Lost(Loss::Gone)),
         other => RenewalAnswer::read(other),

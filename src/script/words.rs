@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use crate::name::Joined;
+use crate::owner::OwnerId;
 
 /// Words side by side, each as it is sent, and their number.
 pub(super) struct Words {
@@ -105,6 +106,12 @@ impl<T: Word + ?Sized> Word for &T {
 impl Word for Joined<'_> {
     fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R {
         then(&self.parts())
+    }
+}
+
+impl Word for OwnerId {
+    fn with_parts<R>(&self, then: impl FnOnce(&[&[u8]]) -> R) -> R {
+        self.with_bytes(|text| then(&[text]))
     }
 }
 

@@ -82,9 +82,11 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
 /// The places of the holds in the order in which their turns are taken: the same for all threads, which would otherwise
 /// wait for each other. Owners tell holds of one name apart, which are of several clients.
 fn in_order<'a>(holds: impl Iterator<Item = &'a Arc<HoldState>>) -> impl Iterator<Item = usize> {
-    let key = |hold: &'a Arc<HoldState>| (hold.name.as_str(), hold.owner.as_str());
-    let mut holds: Vec<(_, usize)> = holds.map(key).zip(0..).collect();
-    holds.sort_unstable();
+    let mut holds: Vec<(_, usize)> = holds.zip(0..).collect();
+    holds.sort_unstable_by(|(one, _), (other, _)| {
+        let by_owner = || one.owner.as_str().cmp(other.owner.as_str());
+        one.name.as_str().cmp(other.name.as_str()).then_with(by_owner)
+    });
     holds.into_iter().map(|(_, place)| place)
 }
 

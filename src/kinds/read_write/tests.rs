@@ -67,7 +67,7 @@ fn lease(millis: u64) -> Lease {
 }
 
 fn owner(name: &str) -> OwnerId {
-    OwnerId::encoded(&format!("client:{name}"))
+    OwnerId::encoded(format!("client:{name}"))
 }
 
 fn is_granted(attempt: Result<Attempt, String>) -> bool {

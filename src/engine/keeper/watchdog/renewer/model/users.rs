@@ -56,7 +56,7 @@ impl World {
         let watchdog = Lease::new(ms(self.plan.lease_ms)).unwrap();
         let (ledger, guard) = Ledger::granted(watchdog, now, lease, Side::Exclusive, promise);
         let name = LockName::new(&format!("n{number}")).unwrap();
-        let owner = (HoldNumber(number as u64), OwnerId::encoded(&format!("o{number}")));
+        let owner = (HoldNumber(number as u64), OwnerId::encoded(format!("o{number}")));
         let kind: Arc<dyn Kind> =
             if number.is_multiple_of(2) { Arc::new(Plain { reentrant: true }) } else { Arc::new(Fenced) };
         let hold = HoldState::of_kind(kind, &name, owner, None, now, ledger);
