@@ -619,7 +619,7 @@ fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
             owner: hold.owner.to_string(),
             kind: hold.kind.label(side),
             hold_count: u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX),
-            token: hold.token.map(FencingToken),
+            token: hold.token().map(FencingToken),
             held_for: hold.since.until(now),
             remaining: now.until(ledger.good_until()),
             is_renewed: ledger.renewal(now).is_some(),

@@ -226,7 +226,7 @@ impl Hold {
     /// ```
     pub fn token(&self) -> Option<FencingToken> {
         match &self.0 {
-            Of::One(one) => one.state.token.map(FencingToken),
+            Of::One(one) => one.state.token().map(FencingToken),
             Of::Several(_) => None,
         }
     }

@@ -29,13 +29,19 @@ pub(crate) struct HoldState {
     pub(crate) owner: OwnerId,
     /// The thread that may re-enter; `None` for an owned hold.
     pub(crate) thread: Option<ThreadId>,
-    /// The group that the lock was taken with.
-    pub(crate) group: Option<Arc<str>>,
     pub(crate) since: Instant,
-    /// The fencing token, where the kind has tokens.
-    pub(crate) token: Option<u64>,
+    pub(crate) extras: Option<Box<Extras>>,
     pub(crate) requests: Requests,
     pub(crate) progress: Progress,
+}
+
+/// What most holds are granted without.
+#[derive(Default, PartialEq, Eq)]
+pub(crate) struct Extras {
+    /// The group that the lock was taken with.
+    pub(crate) group: Option<Arc<str>>,
+    /// The fencing token, where the kind has tokens.
+    pub(crate) token: Option<u64>,
 }
 
 /// What becomes of a hold.
@@ -91,6 +97,13 @@ impl Progress {
     }
 }
 
+impl Extras {
+    /// The place of these, if there are any.
+    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+}
+
 impl State {
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
@@ -121,7 +134,12 @@ impl HoldState {
 
     /// The name of the group for events.
     pub(crate) fn group_name(&self) -> Option<String> {
-        self.group.as_deref().map(str::to_owned)
+        Some(self.extras.as_ref()?.group.as_ref()?.to_string())
+    }
+
+    /// The fencing token. No mutex, as a forked child may ask.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.extras.as_ref()?.token
     }
 
     /// The channel on which the release of the hold is published; empty for a kind without messages.
@@ -317,9 +335,8 @@ impl HoldState {
             number,
             owner,
             thread,
-            group: None,
             since,
-            token: None,
+            extras: None,
             requests: Requests::new(crate::state::exchange::InDoubt::default()),
             progress: Progress::new(ledger, None, None),
         })

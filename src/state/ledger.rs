@@ -73,7 +73,9 @@ struct Cut {
 struct Entry {
     number: GuardNumber,
     side: Side,
-    promise: Promise,
+    /// The promise, in less memory than that of [`Promise`].
+    until: Option<Instant>,
+    is_leased: bool,
     left_to_unlock: bool,
 }
 
@@ -261,10 +263,7 @@ impl Ledger {
     /// Removes a guard and leaves its part of the hold to expire.
     pub(crate) fn keep(&mut self, guard: GuardNumber, now: Instant) {
         let Some(entry) = self.guards.iter().find(|entry| entry.number == guard) else { return };
-        let end = match entry.promise {
-            Promise::Leased { until } => until,
-            Promise::Renewed { .. } => self.end,
-        };
+        let end = entry.until.filter(|_| entry.is_leased).unwrap_or(self.end);
         let kept = entry.side as usize;
         let kept = &mut self.rare().kept[kept];
         *kept = (*kept).max(Some(end));
@@ -297,12 +296,9 @@ impl Ledger {
 
     /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
     pub(crate) fn renewal(&mut self, now: Instant) -> Option<Lease> {
-        let renewed = |promise| match promise {
-            Promise::Renewed { until } => until.is_none_or(|until| until > now),
-            Promise::Leased { .. } => false,
-        };
+        let renewed = |entry: &Entry| !entry.is_leased && entry.until.is_none_or(|until| until > now);
         let is_live = self.look(now) == Phase::Live && !self.abandoned;
-        let wanted = is_live && self.guards.iter().any(|entry| renewed(entry.promise));
+        let wanted = is_live && self.guards.iter().any(renewed);
         wanted.then_some(self.watchdog)
     }
 
@@ -419,7 +415,11 @@ impl Ledger {
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
         self.next_guard += 1;
         let number = GuardNumber(self.next_guard);
-        self.guards.push(Entry { number, side, promise, left_to_unlock: false });
+        let (until, is_leased) = match promise {
+            Promise::Renewed { until } => (until, false),
+            Promise::Leased { until } => (Some(until), true),
+        };
+        self.guards.push(Entry { number, side, until, is_leased, left_to_unlock: false });
         number
     }
 
@@ -431,10 +431,10 @@ impl Ledger {
 
     /// The latest end that was promised to any guard.
     fn promised(&self, now: Instant) -> Instant {
-        let of_guard = |entry: &Entry| match entry.promise {
-            Promise::Leased { until } => until,
-            Promise::Renewed { until: Some(until) } if until <= now => self.end,
-            Promise::Renewed { .. } => now.after(self.watchdog.duration()),
+        let of_guard = |entry: &Entry| match entry.until {
+            Some(until) if entry.is_leased => until,
+            Some(until) if until <= now => self.end,
+            _ => now.after(self.watchdog.duration()),
         };
         let guards = self.guards.iter().map(of_guard);
         let by_hand = self.rare.as_ref().and_then(|rare| rare.extended).filter(|_| !self.guards.is_empty());

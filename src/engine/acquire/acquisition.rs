@@ -10,7 +10,7 @@ use crate::engine::caller::{Caller, closed};
 use crate::engine::cells::registry::Added;
 use crate::engine::cells::successor::Handed;
 use crate::engine::hold::requests::Requests;
-use crate::engine::hold::{HoldState, Progress};
+use crate::engine::hold::{Extras, HoldState, Progress};
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::Cleanup;
@@ -255,9 +255,8 @@ impl<'a> Acquisition<'a> {
             number: asker.number,
             owner: asker.owner.clone(),
             thread: asker.thread.clone(),
-            group: self.request.group.cloned(),
             since: now,
-            token,
+            extras: Extras { group: self.request.group.cloned(), token }.boxed(),
             requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
             progress: if is_observed { progress.untold() } else { progress },
         });
