@@ -17,7 +17,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::ledger::{Ledger, Phase};
 use crate::state::stand_back::Chain;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::time::Instant;
 use crate::transport::{Confirmation, ServerNumber};
 
@@ -168,19 +168,33 @@ impl HoldState {
         self.progress.state.lock().rare().needs = Some(needs);
     }
 
-    /// Uses the ledger under its mutex. Returns a new loss, once. Only
+    /// Uses the ledger under its mutex. Returns the work after it, if there is any: a new loss once. Only
     /// [`Keeper::with_ledger`](crate::engine::keeper::Keeper::with_ledger) calls this method, and reports the loss.
-    pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Aftermath) {
+    pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<Aftermath>) {
         let now = Instant::now();
         let mut state = self.progress.state.lock();
         let (deadline, was_abandoned) = (state.ledger.good_until(), state.ledger.is_abandoned());
         let answer = use_ledger(&mut state.ledger, now);
+        (answer, Self::aftermath(state, now, deadline, was_abandoned))
+    }
+
+    /// Ends a use of the ledger, before which these were its deadline and whether it was told as abandoned.
+    fn aftermath(
+        mut state: MutexGuard<'_, State>,
+        now: Instant,
+        deadline: Instant,
+        was_abandoned: bool,
+    ) -> Option<Aftermath> {
         let phase = state.ledger.look(now);
         let new_loss = match phase {
             Phase::Lost(loss) if !std::mem::replace(&mut state.told, true) => Some(loss),
             _ => None,
         };
         let (is_over, is_live) = (new_loss.is_some() || phase == Phase::Done, phase == Phase::Live);
+        let is_forgotten = was_abandoned && !is_live;
+        if state.rare.is_none() && new_loss.is_none() && !is_forgotten {
+            return None;
+        }
         let is_sooner = state.ledger.good_until() < deadline;
         let (mut on_lost, mut needless_check, mut ended) = (vec![], None, None);
         if let Some(rare) = &mut state.rare {
@@ -198,8 +212,7 @@ impl HoldState {
         if let Some(ended) = ended {
             ended.ring_all();
         }
-        let is_forgotten = was_abandoned && !is_live;
-        (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten })
+        Some(Aftermath { new_loss, on_lost, needless_check, is_forgotten })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.

@@ -65,7 +65,9 @@ impl Keeper {
         for dead in dead {
             self.schedule_check(dead);
         }
-        self.schedule_if_observed(hold);
+        if self.config.observer.is_some() {
+            self.schedule_check(hold);
+        }
         self.granted(hold);
     }
 

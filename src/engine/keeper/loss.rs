@@ -13,7 +13,15 @@ use crate::time::Instant;
 impl Keeper {
     /// Uses the ledger of a hold under its mutex, and reports a loss that this use detects.
     pub(crate) fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
-        let (answer, Aftermath { new_loss, on_lost, needless_check, is_forgotten }) = hold.update(use_ledger);
+        let (answer, aftermath) = hold.update(use_ledger);
+        if let Some(aftermath) = aftermath {
+            self.follow_up(hold, aftermath);
+        }
+        answer
+    }
+
+    fn follow_up(&self, hold: &HoldState, aftermath: Aftermath) {
+        let Aftermath { new_loss, on_lost, needless_check, is_forgotten } = aftermath;
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
@@ -23,7 +31,6 @@ impl Keeper {
         if is_forgotten {
             self.cells.registry.remove(hold);
         }
-        answer
     }
 
     /// Records a loss that Redis reported.

@@ -379,7 +379,7 @@ impl RenewalHost for World {
 
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
         let (answer, aftermath) = hold.update(use_ledger);
-        if aftermath.new_loss.is_some() {
+        if aftermath.is_some_and(|aftermath| aftermath.new_loss.is_some()) {
             self.told.borrow_mut()[which(hold)] += 1;
         }
         answer
