@@ -20,7 +20,7 @@ use crate::kinds::{Queueing, Waking};
 use crate::name::LockName;
 use crate::script::Released;
 use crate::state::exchange::{Bounds, Failed, InDoubt};
-use crate::state::ledger::{GuardNumber, Phase, Release};
+use crate::state::ledger::{GuardNumber, Ledger, Phase, Release};
 use crate::state::stand_back::{Chain, Rivals};
 use crate::time::Instant;
 
@@ -147,10 +147,15 @@ impl Engine {
 
     /// Releases one guard as far as that goes without a request.
     pub(crate) fn begin_release<'a>(&self, hold: &'a Arc<HoldState>, guard: GuardNumber, bounds: Bounds) -> Begun<'a> {
-        let outcome = match self.keeper.with_ledger(hold, |ledger, now| ledger.release(guard, now)) {
+        let use_ledger = |ledger: &mut Ledger, now| (ledger.release(guard, now), ledger.is_empty());
+        let (release, is_empty) = self.keeper.with_ledger(hold, use_ledger);
+        if is_empty {
+            self.cells.registry.remove(hold);
+        }
+        let outcome = match release {
             Release::Partial(remaining) => {
                 self.keeper.schedule_if_observed(hold);
-                if self.forget_if_empty(hold) {
+                if is_empty {
                     self.keeper.tell_end(hold, None, None, true);
                 }
                 match self.keeper.begin_part(hold, remaining, bounds) {
@@ -159,19 +164,15 @@ impl Engine {
                     Err(error) => Err(error),
                 }
             }
-            Release::Last => {
-                self.cells.registry.remove(hold);
-                match self.begin_last_release(hold, bounds) {
-                    Ok(last) => return Begun::Last(last),
-                    Err(error) => {
-                        self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
-                        self.keeper.tell_end(hold, None, Some(&error), false);
-                        Err(error)
-                    }
+            Release::Last => match self.begin_last_release(hold, bounds) {
+                Ok(last) => return Begun::Last(last),
+                Err(error) => {
+                    self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
+                    self.keeper.tell_end(hold, None, Some(&error), false);
+                    Err(error)
                 }
-            }
+            },
             Release::Lost(loss) => {
-                self.forget_if_empty(hold);
                 let in_doubt = hold.requests.take_in_doubt();
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
@@ -303,12 +304,13 @@ impl Engine {
 
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        let was_live = self.keeper.with_ledger(hold, |ledger, now| {
+        let (was_live, is_empty) = self.keeper.with_ledger(hold, |ledger, now| {
             let was_live = ledger.look(now) == Phase::Live;
             ledger.keep(guard, now);
-            was_live
+            (was_live, ledger.is_empty())
         });
-        if self.forget_if_empty(hold) {
+        if is_empty {
+            self.cells.registry.remove(hold);
             if was_live {
                 self.keeper.tell_end(hold, None, None, true);
             }
@@ -317,14 +319,5 @@ impl Engine {
                 self.sender.fence_later(hold.name.clone(), in_doubt);
             }
         }
-    }
-
-    /// Removes a hold without guards from the registry. Returns whether the hold was removed.
-    fn forget_if_empty(&self, hold: &HoldState) -> bool {
-        let is_empty = self.keeper.with_ledger(hold, |ledger, _| ledger.is_empty());
-        if is_empty {
-            self.cells.registry.remove(hold);
-        }
-        is_empty
     }
 }
