@@ -25,7 +25,7 @@ impl Values {
 
     fn owned_by(client: &str, values: &[&str]) -> Self {
         let name = |value: &&str| GivenName::of_value(&GROUP.into(), value).checked().unwrap().clone();
-        let owners = (1..=values.len()).map(|hold| OwnerId::encoded(&format!("{client}:1.{hold}"))).collect();
+        let owners = (1..=values.len()).map(|hold| OwnerId::encoded(format!("{client}:1.{hold}"))).collect();
         Self { names: values.iter().map(name).collect(), owners, lease: lease(30_000), skew_ms: 0 }
     }
 
