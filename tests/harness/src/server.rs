@@ -114,11 +114,6 @@ impl RedisServer {
         self.plan.socket()
     }
 
-    /// The path of the server's log.
-    pub fn log_path(&self) -> PathBuf {
-        self.plan.log()
-    }
-
     /// The server's log so far, over all starts.
     pub fn log(&self) -> String {
         self.plan.read_log()

@@ -6,8 +6,7 @@ use std::time::Instant;
 use lockson_harness::RedisServer;
 
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms, throughout};
-use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, joined, ms};
+use crate::support::{SCHEDULING, SOON, ms};
 
 #[test]
 fn waiters_behind_a_dead_head_ask_rarely() {
@@ -33,31 +32,5 @@ fn waiters_behind_a_dead_head_ask_rarely() {
     });
     let took = began.elapsed();
     assert!(took <= PATIENCE + SCHEDULING, "{took:?}");
-    queue.assert_gone();
-}
-
-#[test]
-fn waiters_behind_a_slow_live_head_ask_rarely() {
-    let server = RedisServer::start();
-    let queue = Queue { server: &server, name: "job" };
-    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-    let mut slow = OtherProcess::start(&server);
-    slow.send(0, "lock fair job");
-    queue.await_length(1);
-    thread::scope(|scope| {
-        let next = queue.waiter(scope, hasty_client(&server).get_fair_lock("job"), leave);
-        slow.stop();
-        server.reset_counters();
-        let released = Instant::now();
-        guard.unlock().unwrap();
-        let waited = joined(next).0 - released;
-        assert!(waited <= PATIENCE + SCHEDULING, "{waited:?}");
-        let asked = server.calls_of("evalsha");
-        assert!(asked <= 10, "asked {asked} times in {waited:?}");
-    });
-    // The resumed waiter finds its place gone, and still gets the lock.
-    slow.resume();
-    assert!(slow.answer(0).starts_with("holds "));
-    assert_eq!(slow.ask(0, "unlock"), "unlocked");
     queue.assert_gone();
 }

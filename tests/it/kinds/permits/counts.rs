@@ -59,16 +59,6 @@ fn the_number_of_permits_can_be_set() {
 }
 
 #[test]
-fn permits_can_be_added_and_taken_away() {
-    let calls = semaphore(10);
-    for (change, available) in [(5, 15), (-10, 5), (-10, -5), (0, -5), (6, 1)] {
-        calls.add_permits(change).unwrap();
-        assert_eq!(calls.available().unwrap(), available);
-    }
-    assert!(calls.try_acquire(1).unwrap().is_some());
-}
-
-#[test]
 fn a_change_of_the_number_wakes_a_waiter() {
     for add in [true, false] {
         let (server, calls) = (RedisServer::shared(), semaphore(0));

@@ -119,28 +119,6 @@ fn once_per_interval_is_refused_to_readers() {
 }
 
 #[test]
-fn a_loss_is_a_loss_of_both_sides() {
-    let server = RedisServer::shared();
-    for first in [0, 1] {
-        let name = fresh("rw");
-        let (read, write) = sides(&brisk_client(), &name);
-        let (writing, reading) = (write.lock().unwrap(), read.lock().unwrap());
-        server.run(&["DEL", &name]);
-        assert_eq!(reading.wait_lost(SOON), Some(Loss::Gone));
-        assert_eq!(writing.lost(), Some(Loss::Gone));
-        assert_eq!((read.hold_count(), write.hold_count()), (0, 0));
-        for lock in [&read, &write] {
-            assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone), "the guards still exist");
-        }
-        let mut guards = vec![writing, reading];
-        let one = guards.remove(first);
-        assert_eq!(kind_of(one.unlock()), ErrorKind::Lost(Loss::Gone));
-        assert_eq!(kind_of(guards.remove(0).unlock()), ErrorKind::Lost(Loss::Gone));
-        assert!(is_free(&write) && is_free(&read));
-    }
-}
-
-#[test]
 fn a_loss_is_found_by_the_next_request_about_either_side() {
     let server = RedisServer::shared();
     let (ours, theirs) = (client(), client());
