@@ -124,6 +124,19 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The kind of lock that a mistake of this place concerns, where it is one.
+pub fn hot_kind(place: usize) -> Option<&'static str> {
+    let (file, right, _) = ENGINE_MISTAKES.get(place)?;
+    match *file {
+        file if file.starts_with("red/") => Some("red"),
+        "latch.rs" => Some("latch"),
+        // Plain locks are handed on.
+        "engine/release.rs" => Some("plain"),
+        _ if right.contains("succeeds_with") => Some("plain"),
+        _ => None,
+    }
+}
+
 /// Writes the mistakes into these sources. Fails where a part is not there once.
 pub fn plant_all(src: &Path) -> Result<(), String> {
     for (number, (file, right, wrong)) in ENGINE_MISTAKES.iter().enumerate() {
