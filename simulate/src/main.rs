@@ -98,7 +98,7 @@ fn find(mistakes: Range<u64>, stories: u64, steps: &str) -> ExitCode {
             let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(MISTAKES.len()));
             let others = place.and_then(hot_kind).map_or(String::new(), without_others);
             let finds = |seed: u64| {
-                let without = if seed % 2 == 0 { &others } else { "" };
+                let without = if seed.is_multiple_of(2) { &others } else { "" };
                 let output = story(seed, steps, false, without, &[number.to_string()]);
                 let last = String::from_utf8_lossy(&output.stderr).lines().last().map(str::to_owned);
                 (!output.status.success()).then(|| (seed, last.unwrap_or_default()))
