@@ -14,12 +14,12 @@ pub(crate) use tag::hashed_part;
 pub(crate) struct LockName {
     key: Arc<str>,
     /// `None` for the whole key.
-    part: Option<Arc<Part>>,
+    part: Option<Arc<ValuePart>>,
 }
 
 /// A value of a group lock: a lock of its own beside the other values of the group.
 #[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Part {
+struct ValuePart {
     /// The field of the value in the hash of the group.
     field: String,
     /// The name for texts: `group[value]`.
@@ -93,7 +93,7 @@ impl LockName {
     /// The name of a value under this key. Any text is a value, also the empty one.
     fn with_value(self, value: &str) -> Result<Self, Error> {
         Self::check_length("a value of a group", value)?;
-        let part = Part { field: field::of_value(value.as_bytes()), text: format!("{}[{value}]", self.key) };
+        let part = ValuePart { field: field::of_value(value.as_bytes()), text: format!("{}[{value}]", self.key) };
         Ok(Self { part: Some(Arc::new(part)), ..self })
     }
 

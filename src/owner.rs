@@ -95,17 +95,17 @@ const LONGEST_OWNER: usize = 36 + 1 + 20 + 1 + 20;
 
 /// The identity of one client and the counter of its holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Owners(Arc<Identity>);
+pub(crate) struct Owners(Arc<ClientIdentity>);
 
 #[derive(Debug)]
-struct Identity {
+struct ClientIdentity {
     client: String,
     next_hold: AtomicU64,
 }
 
 impl Owners {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Identity { client: new_uuid().to_string(), next_hold: AtomicU64::new(1) }))
+        Self(Arc::new(ClientIdentity { client: new_uuid().to_string(), next_hold: AtomicU64::new(1) }))
     }
 
     pub(crate) fn client(&self) -> &str {

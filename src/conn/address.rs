@@ -11,7 +11,7 @@ pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
     /// Whether the server is reached by TLS.
     pub(super) tls: bool,
-    pub(super) login: Login,
+    pub(super) login: Userinfo,
     /// Whether the server gets the login only after it has refused a connection without one.
     pub(super) login_when_asked: bool,
     pub(super) database: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Address {
 
 /// A user and a password, either of which may be missing.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Login {
+pub(super) struct Userinfo {
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
 }

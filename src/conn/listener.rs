@@ -92,7 +92,7 @@ impl Listener {
         let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
         self.tell(ListenerEvent::Connected(connection.number(), pub_sub));
         let (sent, heard) = (VecDeque::new(), Instant::now());
-        let mut session = Session { listener: self, connection, sent, heard, confirmed: false };
+        let mut session = ListeningSession { listener: self, connection, sent, heard, confirmed: false };
         let (end, confirmed) = (session.run(), session.confirmed);
         if confirmed {
             self.pause = FIRST_PAUSE;
@@ -121,7 +121,7 @@ impl Listener {
 }
 
 /// The life of one listening connection.
-struct Session<'a> {
+struct ListeningSession<'a> {
     listener: &'a Listener,
     connection: Box<Connection>,
     /// Requests whose replies are incomplete, in the order of sending.
@@ -143,7 +143,7 @@ enum Sent {
     },
 }
 
-impl Session<'_> {
+impl ListeningSession<'_> {
     fn run(&mut self) -> Result<(), Error> {
         while self.turn()? {}
         Ok(())

@@ -7,19 +7,19 @@ use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-use super::address::{Address, Endpoint, Login};
+use super::address::{Address, Endpoint, Userinfo};
 use super::target::{Service, Target};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The settings in a URL.
 #[derive(Default)]
-struct Parts {
+struct UrlParts {
     tls: bool,
-    login: Login,
+    login: Userinfo,
     database: Option<i64>,
     resp3: Option<bool>,
     /// The login at the sentinels, for a URL that may have one.
-    of_sentinels: Option<Login>,
+    of_sentinels: Option<Userinfo>,
 }
 
 impl Target {
@@ -71,7 +71,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
     if !matches!(authority, "" | "localhost") || path.len() < 2 {
         return fail("a Unix socket needs its whole path behind three slashes, as in redis+unix:///run/redis.sock");
     }
-    let mut parts = Parts::default();
+    let mut parts = UrlParts::default();
     parts.take_query(query)?;
     let path = decoded(path, "path")?.unwrap_or_default();
     Ok(parts.address(Endpoint::Unix(PathBuf::from(path))))
@@ -80,8 +80,8 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Address> {
 /// Parses `[user:password@]host[:port],....[/service][/database][?parameters]`. The form is what follows the + of the
 /// scheme: without one there is one host, and only sentinels have a service.
 fn hosts(form: &str, tls: bool, authority: &str, path: &str, query: &str) -> Result<Target> {
-    let of_sentinels = (form == "sentinel").then(Login::default);
-    let mut parts = Parts { tls, of_sentinels, ..Parts::default() };
+    let of_sentinels = (form == "sentinel").then(Userinfo::default);
+    let mut parts = UrlParts { tls, of_sentinels, ..UrlParts::default() };
     if !form.is_empty() && authority.contains(',') && authority.matches('@').count() > 1 {
         return fail("it has several @: write user and password once, before the first host, and an @ in them as %40");
     }
@@ -111,7 +111,7 @@ fn hosts(form: &str, tls: bool, authority: &str, path: &str, query: &str) -> Res
 }
 
 /// Parses what follows the hosts of sentinels.
-fn sentinel(mut parts: Parts, sentinels: Vec<Endpoint>, path: &str, query: &str) -> Result<Target> {
+fn sentinel(mut parts: UrlParts, sentinels: Vec<Endpoint>, path: &str, query: &str) -> Result<Target> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (service, database) = path.split_once('/').unwrap_or((path, ""));
     let Some(name) = decoded(service, "service")? else {
@@ -122,7 +122,7 @@ fn sentinel(mut parts: Parts, sentinels: Vec<Endpoint>, path: &str, query: &str)
     }
     parts.take_database(database)?;
     parts.take_query(query)?;
-    let own = parts.of_sentinels.take().filter(|own| *own != Login::default());
+    let own = parts.of_sentinels.take().filter(|own| *own != Userinfo::default());
     // The place of the master is looked up; until then any endpoint will do.
     let master = parts.address(sentinels[0].clone());
     let login_when_asked = own.is_none();
@@ -166,7 +166,7 @@ fn host_and_port(endpoint: &str, default_port: u16) -> Result<Endpoint> {
     Ok(Endpoint::Tcp(host, port))
 }
 
-impl Parts {
+impl UrlParts {
     /// Takes user and password. Returns the text behind them.
     fn take_login<'a>(&mut self, authority: &'a str) -> Result<&'a str> {
         // A host contains no @, so the last @ ends the login.

@@ -57,12 +57,12 @@ pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
 struct State {
     ledger: Ledger,
     told: bool,
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareProgress>>,
 }
 
 /// What most holds do without.
 #[derive(Default)]
-struct Rare {
+struct RareProgress {
     on_lost: Vec<OnLost>,
     /// Rung when the hold is not live any more, and when its deadline came nearer. One thread may wait for several
     /// holds with one bell.
@@ -92,7 +92,7 @@ pub(crate) struct Aftermath {
 impl Progress {
     pub(crate) fn new(ledger: Ledger, needs: Option<Durability>, chain: Option<Chain>) -> Self {
         let is_rare = needs.is_some() || chain.is_some();
-        let rare = is_rare.then(|| Box::new(Rare { needs, chain, ..Rare::default() }));
+        let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, ..RareProgress::default() }));
         Self { state: Mutex::new(State { ledger, told: false, rare }), watched_at: AtomicUsize::new(NOWHERE) }
     }
 }
@@ -105,7 +105,7 @@ impl Extras {
 }
 
 impl State {
-    fn rare(&mut self) -> &mut Rare {
+    fn rare(&mut self) -> &mut RareProgress {
         self.rare.get_or_insert_default()
     }
 

@@ -101,7 +101,7 @@ impl Kind for PermitLock {
 
 /// The number of permits of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Permits {
+pub(crate) struct PermitCounts {
     /// May be negative, after permits were taken away.
     pub(crate) free: i64,
     pub(crate) taken: i64,
@@ -136,9 +136,9 @@ pub(crate) fn ids_of(owner: &OwnerId) -> impl ExactSizeIterator<Item = [u8; 16]>
 const CLIENT_DIGITS: usize = 16;
 const HOLD_DIGITS: usize = 12;
 
-pub(crate) fn count(name: &LockName) -> Call<Permits> {
+pub(crate) fn count(name: &LockName) -> Call<PermitCounts> {
     COUNT.call(name, &[name.as_key(), name.taken_permits()], |reply| match list(reply)? {
-        [free, taken] => Some(Permits { free: int(free)?, taken: int(taken)? }),
+        [free, taken] => Some(PermitCounts { free: int(free)?, taken: int(taken)? }),
         _ => None,
     })
 }

@@ -7,7 +7,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use super::{AcquireArgs, Backoff, Kind, Waking, only_once, prelude::*, renew_by};
-use without_scripts::{CompareAndDelete, Entry};
+use without_scripts::{CompareAndDelete, TokenValue};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
 static REENTER: Script = lua!("token/reenter.lua");
@@ -297,9 +297,9 @@ impl TokenLock {
     }
 
     /// This hold, for requests without scripts.
-    fn entry(&self, name: &LockName, owner: &OwnerId) -> Entry {
+    fn entry(&self, name: &LockName, owner: &OwnerId) -> TokenValue {
         let own = (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone());
-        Entry { name: name.clone(), owner: owner.clone(), own }
+        TokenValue { name: name.clone(), owner: owner.clone(), own }
     }
 }
 

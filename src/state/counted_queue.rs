@@ -17,13 +17,13 @@ use crate::system::HashMap;
 #[derive(Clone, Debug)]
 pub(crate) struct CountedQueues<Key, Waiter> {
     next: u64,
-    queues: HashMap<Key, VecDeque<Entry<Waiter>>>,
+    queues: HashMap<Key, VecDeque<QueueEntry<Waiter>>>,
     /// The memory of the queue that became empty last, for the next one.
-    spare: Option<VecDeque<Entry<Waiter>>>,
+    spare: Option<VecDeque<QueueEntry<Waiter>>>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry<Waiter> {
+struct QueueEntry<Waiter> {
     number: u64,
     wish: u32,
     /// What was left for the waiter when it was rung, if it has not asked since.
@@ -38,7 +38,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     /// other waiter is there.
     pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> (u64, bool) {
         self.next += 1;
-        let entry = Entry { number: self.next, wish, rung: None, asks: None, waiter };
+        let entry = QueueEntry { number: self.next, wish, rung: None, asks: None, waiter };
         let queue = self.queues.entry(key.clone()).or_insert_with(|| self.spare.take().unwrap_or_default());
         queue.push_back(entry);
         (self.next, queue.len() == 1)
@@ -155,7 +155,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         wakes
     }
 
-    fn entry(&mut self, key: &Key, number: u64) -> Option<&mut Entry<Waiter>> {
+    fn entry(&mut self, key: &Key, number: u64) -> Option<&mut QueueEntry<Waiter>> {
         let queue = self.queues.get_mut(key)?;
         let at = queue.binary_search_by_key(&number, |entry| entry.number).ok()?;
         queue.get_mut(at)
@@ -163,7 +163,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
 }
 
 /// Whether every waiter before this one wants more.
-fn is_let_through<Waiter>(queue: &VecDeque<Entry<Waiter>>, at: usize) -> bool {
+fn is_let_through<Waiter>(queue: &VecDeque<QueueEntry<Waiter>>, at: usize) -> bool {
     !queue.iter().take(at).any(|before| before.wish <= queue[at].wish)
 }
 

@@ -17,7 +17,7 @@ use crate::time::{Instant, Lease};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     watchdog: Lease,
-    guards: SmallVec<[Entry; 1]>,
+    guards: SmallVec<[GuardEntry; 1]>,
     next_guard: u64,
     /// The expiry of the key, as Redis confirmed last.
     end: Instant,
@@ -70,7 +70,7 @@ struct Cut {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct GuardEntry {
     number: GuardNumber,
     side: Side,
     /// The promise, in less memory than that of [`Promise`].
@@ -296,7 +296,7 @@ impl Ledger {
 
     /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
     pub(crate) fn renewal(&mut self, now: Instant) -> Option<Lease> {
-        let renewed = |entry: &Entry| !entry.is_leased && entry.until.is_none_or(|until| until > now);
+        let renewed = |entry: &GuardEntry| !entry.is_leased && entry.until.is_none_or(|until| until > now);
         let is_live = self.look(now) == Phase::Live && !self.abandoned;
         let wanted = is_live && self.guards.iter().any(renewed);
         wanted.then_some(self.watchdog)
@@ -419,7 +419,7 @@ impl Ledger {
             Promise::Renewed { until } => (until, false),
             Promise::Leased { until } => (Some(until), true),
         };
-        self.guards.push(Entry { number, side, until, is_leased, left_to_unlock: false });
+        self.guards.push(GuardEntry { number, side, until, is_leased, left_to_unlock: false });
         number
     }
 
@@ -431,7 +431,7 @@ impl Ledger {
 
     /// The latest end that was promised to any guard.
     fn promised(&self, now: Instant) -> Instant {
-        let of_guard = |entry: &Entry| match entry.until {
+        let of_guard = |entry: &GuardEntry| match entry.until {
             Some(until) if entry.is_leased => until,
             Some(until) if until <= now => self.end,
             _ => now.after(self.watchdog.duration()),

@@ -37,7 +37,7 @@ pub(crate) struct Due<Hold> {
     pub(crate) family: &'static str,
     /// A renewal covers holds of one slot.
     pub(crate) slot: Slot,
-    pub(crate) turn: Turn,
+    pub(crate) turn: RenewalTurn,
 }
 
 /// The holds that are asked about in one write, by request.
@@ -45,7 +45,7 @@ pub(crate) type Batch<Hold> = Vec<Vec<Due<Hold>>>;
 
 /// The request that a due hold needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
+pub(crate) struct RenewalTurn {
     /// The lease of a renewal; `None` for a check.
     pub(crate) lease: Option<Lease>,
     /// The deadline of the hold at the start of the round.
@@ -123,7 +123,7 @@ impl RenewalRounds {
 
     /// Returns the time limit of a request whose first hold is this one; `None` if this round sends no more requests:
     /// a silent server costs one time-out in each round, however many batches wait.
-    pub(crate) fn ask_until(&self, now: Instant, first: Turn) -> Option<Instant> {
+    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn) -> Option<Instant> {
         if self.in_vain >= self.command_timeout {
             return None;
         }
@@ -135,7 +135,7 @@ impl RenewalRounds {
     /// Returns the time limit of a request to another server, about this hold; `None` if this round sends no more of
     /// them. They follow the batches, and `began` is the sending time of the first one. No other server delays the
     /// next tick.
-    pub(crate) fn ask_elsewhere_until(&self, began: Instant, now: Instant, turn: Turn) -> Option<Instant> {
+    pub(crate) fn ask_elsewhere_until(&self, began: Instant, now: Instant, turn: RenewalTurn) -> Option<Instant> {
         let end = self.next_tick.max(began.after(SHORTEST_ASK));
         let patience = self.command_timeout.saturating_sub(self.in_vain_elsewhere);
         if patience.is_zero() || now >= end {
@@ -146,7 +146,7 @@ impl RenewalRounds {
     }
 
     /// Returns the effect of the reply about one hold.
-    pub(crate) fn answered(&mut self, turn: Turn, answer: &RenewalAnswer, sent: Instant) -> Lesson {
+    pub(crate) fn answered(&mut self, turn: RenewalTurn, answer: &RenewalAnswer, sent: Instant) -> Lesson {
         match (answer, turn.lease) {
             (RenewalAnswer::Renewed, Some(lease)) => {
                 self.renewed += 1;
@@ -162,7 +162,7 @@ impl RenewalRounds {
     }
 
     /// Records the failure of a write that was sent at `sent` and whose first hold is this one.
-    pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: Turn) {
+    pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: RenewalTurn) {
         self.in_vain += sent.until(now);
         self.note_failure(first, sent);
     }
@@ -174,12 +174,12 @@ impl RenewalRounds {
     }
 
     /// Records the failure of a request to another server, which says nothing about this server.
-    pub(crate) fn failed_elsewhere(&mut self, sent: Instant, now: Instant, turn: Turn) {
+    pub(crate) fn failed_elsewhere(&mut self, sent: Instant, now: Instant, turn: RenewalTurn) {
         self.in_vain_elsewhere += sent.until(now);
         self.note_failure(turn, sent);
     }
 
-    fn note_failure(&mut self, turn: Turn, sent: Instant) {
+    fn note_failure(&mut self, turn: RenewalTurn, sent: Instant) {
         if !turn.is_look() {
             self.failed.get_or_insert(sent);
         }
@@ -214,7 +214,7 @@ fn room<'a, Hold>(batch: &'a mut Batch<Hold>, due: &Due<Hold>, most: usize) -> O
     batch.get_mut(place)
 }
 
-impl Turn {
+impl RenewalTurn {
     /// Returns the request that a hold needs, if any. A leased hold is never renewed, but may be checked.
     pub(crate) fn of(ledger: &mut Ledger, now: Instant, renews: bool, asked: bool) -> Option<Self> {
         let retry = ledger.retry_at().is_some_and(|at| at <= now);

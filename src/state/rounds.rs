@@ -28,7 +28,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rounds {
     parts: Vec<Part>,
-    phase: Phase,
+    phase: RoundsPhase,
     /// The number of rounds that ended without all parts.
     vain: u32,
     /// The time that this round waited with empty hands.
@@ -49,7 +49,7 @@ struct Part {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+enum RoundsPhase {
     ToAsk,
     /// The missing parts were asked for.
     Asked,
@@ -67,7 +67,7 @@ impl Rounds {
     pub(crate) fn new(parts: usize) -> Self {
         Self {
             parts: vec![Part::default(); parts],
-            phase: Phase::ToAsk,
+            phase: RoundsPhase::ToAsk,
             vain: 0,
             waited: Duration::ZERO,
             patience: Duration::ZERO,
@@ -78,19 +78,19 @@ impl Rounds {
     /// as missing. A caller that may not wait stops after the first [`Step::GiveBack`].
     pub(crate) fn next(&mut self, random: impl FnOnce() -> u64) -> Step {
         match self.phase {
-            Phase::GivingBack { pause, .. } => Step::GiveBack { pause },
+            RoundsPhase::GivingBack { pause, .. } => Step::GiveBack { pause },
             _ if self.has_all() => {
-                self.phase = Phase::Checking;
+                self.phase = RoundsPhase::Checking;
                 Step::Check
             }
-            Phase::Asked => self.after_answers(random),
-            Phase::Blocked(part) if !self.parts[part].is_granted => Step::Wait(part),
-            Phase::Waited(part) if !self.parts[part].is_granted => self.fail(random),
+            RoundsPhase::Asked => self.after_answers(random),
+            RoundsPhase::Blocked(part) if !self.parts[part].is_granted => Step::Wait(part),
+            RoundsPhase::Waited(part) if !self.parts[part].is_granted => self.fail(random),
             // A part that was found lost may still be this caller's in Redis, so the caller must not wait for it.
-            Phase::Checking => self.fail(random),
-            Phase::ToAsk | Phase::Blocked(_) | Phase::Waited(_) => {
+            RoundsPhase::Checking => self.fail(random),
+            RoundsPhase::ToAsk | RoundsPhase::Blocked(_) | RoundsPhase::Waited(_) => {
                 self.parts.iter_mut().for_each(|part| (part.is_busy, part.is_silent) = (false, false));
-                self.phase = Phase::Asked;
+                self.phase = RoundsPhase::Asked;
                 Step::AskRest
             }
         }
@@ -128,8 +128,8 @@ impl Rounds {
     /// Records that every granted part was given back.
     pub(crate) fn given_back(&mut self) {
         self.parts.iter_mut().for_each(|part| part.is_granted = false);
-        if let Phase::GivingBack { blocker, .. } = self.phase {
-            self.phase = blocker.map_or(Phase::ToAsk, Phase::Blocked);
+        if let RoundsPhase::GivingBack { blocker, .. } = self.phase {
+            self.phase = blocker.map_or(RoundsPhase::ToAsk, RoundsPhase::Blocked);
         }
     }
 
@@ -165,7 +165,7 @@ impl Rounds {
         let most =
             if is_in_order && (is_between_two || *known <= self.waited * 2) { share.max(*known * 2) } else { share };
         *known = most.max(*known);
-        self.phase = Phase::Waited(next);
+        self.phase = RoundsPhase::Waited(next);
         Step::WaitHolding(next, most)
     }
 
@@ -177,7 +177,7 @@ impl Rounds {
         let pause = Duration::from_nanos(random() % (nanos(longest) + 1));
         self.vain = self.vain.saturating_add(1);
         (self.waited, self.patience) = (Duration::ZERO, if self.is_starving() { PATIENCE } else { Duration::ZERO });
-        self.phase = Phase::GivingBack { pause, blocker: self.blocker() };
+        self.phase = RoundsPhase::GivingBack { pause, blocker: self.blocker() };
         Step::GiveBack { pause }
     }
 
@@ -187,7 +187,7 @@ impl Rounds {
         if let Some(silent) = self.first_silent() {
             return Some(silent);
         }
-        if let Phase::Waited(part) = self.phase {
+        if let RoundsPhase::Waited(part) = self.phase {
             return Some(part);
         }
         if self.is_starving() {

@@ -27,7 +27,7 @@ pub(crate) enum TrackingChannel {
 
 /// The request about all holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum All {
+pub(crate) enum AllHolds {
     /// Check whether the holds still exist.
     Look,
     /// Renew the holds that are renewed, and check the others.
@@ -51,7 +51,7 @@ pub(crate) struct Watch {
     /// The generation of the connection of the watchdog at the last step.
     link: Option<u64>,
     /// The pending request about all holds.
-    question: Option<All>,
+    question: Option<AllHolds>,
     /// The time since which a connection is missing. A request about all holds waits a little for both connections.
     torn: Instant,
     /// The earliest time of the next attempt.
@@ -82,7 +82,7 @@ pub(crate) enum WatchStep {
     /// Tell the observer that losses are reported late, for this reason.
     Complain(Error),
     /// Send a request about all holds.
-    Ask(All),
+    Ask(AllHolds),
     /// Rest until this moment or the next event.
     Rest(Option<Instant>),
 }
@@ -123,7 +123,7 @@ impl Watch {
 
     /// Records that all keys were changed or deleted.
     pub(crate) fn flushed(&mut self) {
-        self.question.get_or_insert(All::Look);
+        self.question.get_or_insert(AllHolds::Look);
     }
 
     /// Records that `count` holds were found gone, by a request about all holds if `of_all`. When memory is full, the
@@ -144,7 +144,7 @@ impl Watch {
 
     /// Records that one of the two connections broke.
     pub(crate) fn lost(&mut self, now: Instant) {
-        (self.tracked, self.question, self.torn) = (None, Some(All::Renew), now);
+        (self.tracked, self.question, self.torn) = (None, Some(AllHolds::Renew), now);
     }
 
     /// Returns the next step for this connection of the watchdog and this listening connection. Called again until
@@ -192,7 +192,7 @@ impl Watch {
             Some(_) if !in_time => WatchStep::Rest(Some(self.torn.after(LONGEST_REUNION))),
             Some(all) => {
                 self.question = None;
-                if all == All::Renew {
+                if all == AllHolds::Renew {
                     self.rest(now);
                 }
                 WatchStep::Ask(all)
@@ -204,7 +204,7 @@ impl Watch {
     /// Records that tracking works from now on; earlier changes may have been missed.
     pub(crate) fn tracked(&mut self) {
         (self.tracked, self.refused, self.wrong_server) = (self.tried, None, false);
-        self.question.get_or_insert(All::Look);
+        self.question.get_or_insert(AllHolds::Look);
         self.complained = false;
     }
 

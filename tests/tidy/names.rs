@@ -1,11 +1,41 @@
-//! The rules about test names: a fact in at most 60 characters, and the list of slow tests names what is there.
+//! The rules about names: a type name stands for one thing, a test name is a fact in at most 60 characters, and the list
+//! of slow tests names what is there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::code::{is_name_char, without_comments_and_strings};
-use super::{files_below, root};
+use super::{files_below, root, sources};
 
 const MOST_CHARACTERS_OF_A_TEST_NAME: usize = 60;
+
+/// What a file keeps under a mutex, and shares with its thread, is named alike everywhere.
+const OF_ONE_FILE: [&str; 2] = ["Shared", "State"];
+
+#[test]
+fn a_type_name_stands_for_one_thing() {
+    let mut files = BTreeMap::<_, BTreeSet<_>>::new();
+    for source in sources() {
+        for name in types(&source.code) {
+            files.entry(name).or_default().insert(source.path.clone());
+        }
+    }
+    files.retain(|name, files| files.len() > 1 && !OF_ONE_FILE.contains(&name.as_str()));
+    assert!(files.is_empty(), "{files:#?}");
+}
+
+#[test]
+fn declared_types_are_found() {
+    assert_eq!(types("pub(crate) struct A;\nenum B<T> {}\nstructs C; trait D: E {} enum"), ["A", "B", "D"]);
+}
+
+/// The names of the types that a file declares.
+fn types(code: &str) -> Vec<String> {
+    let words: Vec<&str> = code.split_whitespace().collect();
+    let declared = words.windows(2).filter(|pair| ["struct", "enum", "trait"].contains(&pair[0]));
+    let name = |pair: &[&str]| pair[1].split(|c| !is_name_char(c)).next().unwrap_or_default().to_owned();
+    declared.map(name).filter(|name| !name.is_empty()).collect()
+}
 
 #[test]
 fn test_names_are_short() {

@@ -10,11 +10,11 @@ use crate::state::counted_queue::CountedQueues;
 use crate::sync::Mutex;
 
 /// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
-pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, Waiter>>);
+pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, QueuedThread>>);
 
 /// What wakes a thread in a queue, and what a release can hand the lock to.
 #[derive(Clone)]
-struct Waiter {
+struct QueuedThread {
     bell: Bell,
     successor: Option<Arc<Successor>>,
 }
@@ -38,7 +38,7 @@ impl<Key> Default for Queues<Key> {
 
 impl<Key: Clone + Hash + Eq> Queues<Key> {
     pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
-        let (number, came_first) = self.0.lock().join(&key, wish, Waiter { bell: bell.clone(), successor: None });
+        let (number, came_first) = self.0.lock().join(&key, wish, QueuedThread { bell: bell.clone(), successor: None });
         Position { queues: self, key, number, came_first, left: None }
     }
 
@@ -72,7 +72,7 @@ impl Position<'_, LockName> {
 
     /// Lets a release hand the lock to this thread while the thread sleeps.
     pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
-        let waiter = Waiter { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
+        let waiter = QueuedThread { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
         self.queues.0.lock().replace(&self.key, self.number, waiter);
     }
 }
@@ -127,7 +127,7 @@ impl<Key: Clone + Hash + Eq> Drop for Position<'_, Key> {
     }
 }
 
-fn ring(wakes: &[Waiter]) {
+fn ring(wakes: &[QueuedThread]) {
     wakes.iter().for_each(|waiter| waiter.bell.ring());
 }
 

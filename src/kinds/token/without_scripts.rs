@@ -12,7 +12,7 @@ use crate::script::Pipeline;
 use crate::script::reply::known;
 
 /// The key of a lock and the value of one hold, for requests without scripts.
-pub(super) struct Entry {
+pub(super) struct TokenValue {
     pub(super) name: LockName,
     pub(super) owner: OwnerId,
     /// The command of the server that releases; `None` for a transaction.
@@ -28,7 +28,7 @@ pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
     })
 }
 
-impl Entry {
+impl TokenValue {
     pub(super) fn acquired_for(self, lease: Lease) -> Call<Attempt> {
         Call::with_round_trips(&self.name.clone(), false, move |send, _| self.acquire(send, lease))
     }
@@ -125,7 +125,7 @@ pub(crate) struct CompareAndDelete(Arc<AtomicBool>);
 
 impl CompareAndDelete {
     /// Deletes the key if it holds the value of this hold.
-    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<Result<(), Loss>, Stop> {
+    pub(super) fn run(&self, send: &mut Pipeline<'_>, entry: &TokenValue) -> Result<Result<(), Loss>, Stop> {
         if self.delete(send, entry)? {
             return Ok(Ok(()));
         }
@@ -133,7 +133,7 @@ impl CompareAndDelete {
         Ok(Err(if exists { Loss::Taken } else { Loss::Gone }))
     }
 
-    fn delete(&self, send: &mut Pipeline<'_>, entry: &Entry) -> Result<bool, Stop> {
+    fn delete(&self, send: &mut Pipeline<'_>, entry: &TokenValue) -> Result<bool, Stop> {
         let (key, owner) = (entry.name.key(), entry.owner.as_str());
         let found = self.0.load(Ordering::Relaxed);
         // Another server of this client may have the other command.
@@ -170,7 +170,7 @@ mod tests {
         deleted: i64,
         exists: i64,
     ) -> (Vec<String>, Result<Result<(), Loss>, Stop>) {
-        let entry = Entry { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine"), own: None };
+        let entry = TokenValue { name: LockName::new("L").unwrap(), owner: OwnerId::encoded("mine"), own: None };
         let mut asked = vec![];
         let kept = own.run(
             &mut |commands| {

@@ -25,7 +25,7 @@ fn live() -> Watch {
     assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Track(101)));
     watch.tracked();
     assert!(
-        matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Ask(All::Look)),
+        matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)),
         "what was before may have been missed"
     );
     assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Rest(None)));
@@ -64,7 +64,7 @@ fn a_missing_right_is_reported_once_and_tried_per_connection() {
     assert!(matches!(watch.next(at(2), Some(1), open(2)), WatchStep::Rest(None)), "and it is not asked again");
     watch.lost(at(3));
     assert!(
-        matches!(watch.next(at(3), Some(1), refused()), WatchStep::Ask(All::Renew)),
+        matches!(watch.next(at(3), Some(1), refused()), WatchStep::Ask(AllHolds::Renew)),
         "what is missing helps nobody"
     );
     assert!(matches!(watch.next(at(500), Some(1), open(3)), WatchStep::Track(103)));
@@ -85,7 +85,7 @@ fn an_ear_at_another_server_is_made_anew_once() {
     assert!(!watch.wrong_server(at(60)), "and to one or the other all the time");
     assert!(watch.untracked());
     let WatchStep::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
-    assert!(matches!(watch.next(later, Some(2), open(2)), WatchStep::Ask(All::Renew)), "all the same");
+    assert!(matches!(watch.next(later, Some(2), open(2)), WatchStep::Ask(AllHolds::Renew)), "all the same");
     assert!(matches!(watch.next(at(900), Some(2), open(3)), WatchStep::Track(103)));
     watch.tracked();
     watch.lost(at(1_000));
@@ -97,11 +97,11 @@ fn an_ear_at_another_server_is_made_anew_once() {
 fn a_flush_is_verified_at_once_and_endless_flushes_sparingly() {
     let mut watch = live();
     watch.flushed();
-    assert!(matches!(watch.next(at(10), Some(1), open(1)), WatchStep::Ask(All::Look)));
+    assert!(matches!(watch.next(at(10), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)));
     watch.asked(at(30), Duration::from_millis(20));
     watch.flushed();
     assert!(matches!(watch.next(at(30), Some(1), open(1)), WatchStep::Rest(Some(until)) if until == at(110)));
-    assert!(matches!(watch.next(at(110), Some(1), open(1)), WatchStep::Ask(All::Look)));
+    assert!(matches!(watch.next(at(110), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)));
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn a_few_losses_verify_all_holds_until_none_is_lost() {
     }
     watch.found_gone(at(9_500), 1, false);
     for (now, found) in [(9_500, 5), (9_600, 1)] {
-        assert!(matches!(watch.next(at(now), Some(1), open(1)), WatchStep::Ask(All::Look)));
+        assert!(matches!(watch.next(at(now), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)));
         watch.found_gone(at(now), found, true);
     }
-    assert!(matches!(watch.next(at(9_700), Some(1), open(1)), WatchStep::Ask(All::Look)));
+    assert!(matches!(watch.next(at(9_700), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)));
     watch.found_gone(at(9_700), 0, true);
     assert!(matches!(watch.next(at(9_800), Some(1), open(1)), WatchStep::Rest(None)));
 }

@@ -9,8 +9,8 @@ use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
-use crate::state::renewal::{self, Lesson, Outcome, RenewalRounds, Turn, next_look};
-use crate::state::watch::All;
+use crate::state::renewal::{self, Lesson, Outcome, RenewalRounds, RenewalTurn, next_look};
+use crate::state::watch::AllHolds;
 use crate::time::Instant;
 use crate::transport::Slot;
 
@@ -75,7 +75,7 @@ pub(crate) enum Detour {
 #[derive(Default)]
 pub(crate) struct Asked {
     /// The request about all holds.
-    pub(crate) all: Option<All>,
+    pub(crate) all: Option<AllHolds>,
     /// The holds in question.
     pub(crate) holds: Vec<Arc<HoldState>>,
     /// The holds that were handed over by other watchdogs.
@@ -105,7 +105,7 @@ impl Renewer {
     /// Runs a round: renews due holds and checks holds in question.
     pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) {
         let tick = self.rounds.begin(Instant::now());
-        let renews = tick || asked.all == Some(All::Renew);
+        let renews = tick || asked.all == Some(AllHolds::Renew);
         let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
         retrying.retain(|hold| !host.hand_over(hold));
         let all = if tick || asked.all.is_some() { host.holds() } else { vec![] };
@@ -119,7 +119,7 @@ impl Renewer {
         for (hold, renews, asked) in moved.chain(named).chain(others) {
             if !twice || seen.insert(hold.number) {
                 abandon_if_ended(host, hold);
-                let turn = host.with_ledger(hold, |ledger, now| Turn::of(ledger, now, renews, asked));
+                let turn = host.with_ledger(hold, |ledger, now| RenewalTurn::of(ledger, now, renews, asked));
                 due.extend(turn.map(|turn| due_for(host, hold, turn)));
             }
         }
@@ -147,7 +147,7 @@ impl Renewer {
     fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
         for batch in self.rounds.in_batches(due) {
             let urgent = host.urgent();
-            let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, Turn::look)?));
+            let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, RenewalTurn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
             for batch in self.rounds.in_batches(urgent).into_iter().chain([batch]) {
                 self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect());
@@ -296,7 +296,7 @@ fn is_still_due(host: &impl RenewalHost, due: &Due) -> bool {
     host.with_ledger(&due.hold, |ledger, now| due.turn.is_still_due(ledger, now))
 }
 
-fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: Turn) -> Due {
+fn due_for(host: &impl RenewalHost, hold: &Arc<HoldState>, turn: RenewalTurn) -> Due {
     Due { hold: Arc::clone(hold), family: hold.kind.family(), slot: host.slot(hold), turn }
 }
 

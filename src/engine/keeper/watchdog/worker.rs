@@ -12,7 +12,7 @@ use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRoun
 use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::ServerTrouble;
-use crate::state::watch::{All, Watch, WatchStep};
+use crate::state::watch::{AllHolds, Watch, WatchStep};
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     /// Sets up tracking. Returns the request about all holds, if one is due.
-    fn see_to_watch(&mut self, keeper: &Keeper, hub: &Hub) -> Option<All> {
+    fn see_to_watch(&mut self, keeper: &Keeper, hub: &Hub) -> Option<AllHolds> {
         loop {
             let now = Instant::now();
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());

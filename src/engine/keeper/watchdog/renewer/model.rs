@@ -74,7 +74,7 @@ pub(super) enum Act {
     },
     /// The data of the server may have been flushed, or a connection broke.
     CheckAll {
-        all: All,
+        all: AllHolds,
     },
     /// The clock of the server is set forward.
     Step {
@@ -182,7 +182,7 @@ pub(super) struct World {
     /// batch without its first hold may come before a batch with an earlier deadline.
     pub(super) thinned: bool,
     /// The request about all holds.
-    pub(super) all: Option<All>,
+    pub(super) all: Option<AllHolds>,
     /// The time that this round waited for failed requests.
     pub(super) vain: Duration,
     /// The time that this round waited for failed requests at the server that the slot moves to.

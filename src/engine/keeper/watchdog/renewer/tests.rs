@@ -20,7 +20,7 @@ fn acts(horizon_ms: u64) -> impl Strategy<Value = Vec<(u64, Act)>> {
         1 => which.clone().prop_map(|which| Act::Take { which }),
         1 => which.clone().prop_map(|which| Act::Persist { which }),
         2 => which.prop_map(|which| Act::Check { which }),
-        1 => prop_oneof![Just(All::Look), Just(All::Renew)].prop_map(|all| Act::CheckAll { all }),
+        1 => prop_oneof![Just(AllHolds::Look), Just(AllHolds::Renew)].prop_map(|all| Act::CheckAll { all }),
     ];
     let watched = Just((0, Act::Acquire { leased_ms: None }));
     (watched, proptest::collection::vec((0..horizon_ms, act), 0..24)).prop_map(|(first, mut acts)| {
