@@ -131,15 +131,26 @@ if patience_ms == 0 then
   return {0, math.max(left_ms, 0)}
 end
 
--- This waiter is alive. Its deadline for Redisson must last until its next request, plus the time that waiters of
--- Redisson in front may subtract. Their number is the length of the queue less the waiters of this library. Those whose
--- patience ended count as waiters of Redisson, which may have dropped them from list and deadlines alone.
+-- This waiter is alive. What follows walks the queue or what is silent, so it is done for a new waiter, and at most twice
+-- a second: the time to live of the set tells when it was done last.
 redis.call('zadd', alive, silent_at, owner)
+local is_due = redis.call('pttl', alive) <= day_ms - 500
+if is_due or not mine then
+  -- Redisson drops a waiter from list and deadlines alone.
+  for _, waiter in ipairs(redis.call('zrangebyscore', alive, '-inf', now)) do
+    if not redis.call('zscore', deadlines, waiter) then
+      redis.call('zrem', alive, waiter)
+    end
+  end
+end
+
+-- The deadline for Redisson must last until the next request of this waiter, plus the time that waiters of Redisson in
+-- front may subtract. Their number is the length of the queue less the waiters of this library, and is not sure where
+-- some of these may have been dropped since: then the deadline stays as far away as before.
 local length = redis.call('llen', queue) + (mine and 0 or 1)
-local silent = redis.call('zrangebyscore', alive, '-inf', now)
-local of_java = length - redis.call('zcard', alive) + #silent
+local of_java = length - redis.call('zcard', alive)
 local ends = silent_at
-if of_java > 0 and head ~= owner then
+if head ~= owner and (of_java > 0 or mine and not is_due) then
   ends = mine and math.max(tonumber(mine) + unheard_ms, silent_at) or silent_at + taken_by_java_ms * of_java
 end
 redis.call('zadd', deadlines, string.format('%.0f', ends), owner)
@@ -147,15 +158,8 @@ if not mine then
   redis.call('rpush', queue, owner)
 end
 
--- Work that walks the queue is done at most twice a second; the time to live of the set tells when it was done last.
-local is_due = redis.call('pttl', alive) <= day_ms - 500
 if is_due then
   redis.call('pexpire', alive, day_ms)
-  for _, waiter in ipairs(silent) do
-    if not redis.call('zscore', deadlines, waiter) then
-      redis.call('zrem', alive, waiter)
-    end
-  end
   local in_front = 0
   for _, waiter in ipairs(of_java > 0 and redis.call('lrange', queue, 0, -1) or {}) do
     local alive_until = redis.call('zscore', alive, waiter)

@@ -59,13 +59,13 @@ fn run<T: redis::FromRedisValue>(queue: Queue<'_>, script: &str, arguments: &[&s
     queue.server.query(&[&["EVAL", script, "4", queue.name, &list, &deadlines, &alive], arguments].concat())
 }
 
-/// Adds dead waiters to the queue, behind the first waiter.
+/// Adds dead waiters to the queue, who count as alive for so many ms.
 const FILL: &str = "local t = redis.call('time')
     for i = 1, tonumber(ARGV[1]) do
       local owner = 'crowd:' .. i .. '.1'
       redis.call('rpush', KEYS[1], owner)
-      redis.call('zadd', KEYS[2], t[1] * 1000 + 600000, owner)
-      redis.call('zadd', KEYS[3], t[1] * 1000 + 600000, owner)
+      redis.call('zadd', KEYS[2], t[1] * 1000 + ARGV[2], owner)
+      redis.call('zadd', KEYS[3], t[1] * 1000 + ARGV[2], owner)
     end";
 
 /// How many ms a waiter counts as alive without another request.
@@ -314,7 +314,7 @@ fn a_waiter_far_back_asks_every_other_second() {
         thread::sleep(span);
         server.calls_of("evalsha") - asked
     };
-    server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "150"]);
+    server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "150", "600000"]);
     thread::scope(|scope| {
         let far = scope.spawn(|| {
             Client::connect(&server.url()).unwrap().get_fair_lock("job").try_lock_for(3 * SOON).unwrap().map(leave)
@@ -347,11 +347,26 @@ fn a_question_and_a_grant_cost_the_same_in_a_long_queue() {
     };
     asks("a grant of a free lock", "holder:1.1");
     asks("a request that joins an empty queue", "first:1.1");
-    server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "1000"]);
+    server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "1000", "600000"]);
     asks("a request that joins", "last:1.1");
     asks("a question of the first", "first:1.1");
     asks("a question of the last", "last:1.1");
     server.run(&["DEL", "job"]);
     asks("a grant before a thousand", "first:1.1");
     assert_eq!(queue.owners().len(), 1_001);
+}
+
+#[test]
+fn dead_waiters_of_ours_are_not_taken_for_javas() {
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let [list, deadlines, alive] = queue.keys();
+    assert!(ask(queue, "holder:1.1"));
+    server.run(&["EVAL", FILL, "3", &list, &deadlines, &alive, "50", "-1000"]);
+    for owner in ["one:1.1", "two:1.1"] {
+        assert!(!ask(queue, owner));
+        // A waiter of Java in front would take 300 s from the deadline.
+        let left = queue.left_ms()[owner];
+        assert!((0..=PATIENCE_MS).contains(&left), "{owner} waits for {left} ms beside Java");
+    }
 }
