@@ -583,8 +583,8 @@ impl<T, On> Lock<T, On> {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock; refusals and outages of the
-    /// server.
+    /// `BadInput` for an impossible name; `OtherKind` for a hash that is no such lock, and `Refused` where a token lock
+    /// finds a key that is no string; refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
         let (locked, failures) = self.ask_each(SingleLock::is_locked)?;
         let (all, needed) = (self.singles()?.len(), self.needed());

@@ -27,7 +27,8 @@ fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
             } else {
                 let _ = lock.force_unlock_owner(data[0]);
                 let _ = lock.force_unlock();
-                assert!(!matches!(lock.holder(), Ok(Some(_))), "{data:?}");
+                assert_eq!(kind_of(lock.is_locked()), ErrorKind::Refused, "{data:?}");
+                assert_eq!(kind_of(lock.holder()), ErrorKind::Refused, "{data:?}");
             }
             assert_eq!(fields(server, lock.name()), before);
         }
