@@ -65,6 +65,7 @@ impl Keeper {
         for dead in dead {
             self.schedule_check(dead);
         }
+        // A new hold has no callbacks, so only an observer may wait for its loss.
         if self.config.observer.is_some() {
             self.schedule_check(hold);
         }
