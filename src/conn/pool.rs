@@ -1,5 +1,6 @@
 //! The idle connections of one server, and a limit for the open connections.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(super) struct Pool {
     home: Home,
     state: Mutex<State>,
     freed: Condvar,
+    /// Whether several connections were idle when the last one was returned; read without the mutex after each request.
+    has_spare: AtomicBool,
 }
 
 #[derive(Default)]
@@ -41,7 +44,8 @@ struct Idle {
 
 impl Pool {
     pub(super) fn new(server: Arc<str>, most: usize) -> Self {
-        Self { server, most, home: Home::here(), state: Mutex::default(), freed: Condvar::new() }
+        let has_spare = AtomicBool::new(false);
+        Self { server, most, home: Home::here(), state: Mutex::default(), freed: Condvar::new(), has_spare }
     }
 
     /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.
@@ -86,8 +90,13 @@ impl Pool {
             state.open -= 1;
             return;
         }
+        self.keep(&mut state, connection);
+    }
+
+    fn keep(&self, state: &mut State, connection: Box<Connection>) {
         state.idle.push(Idle { connection, since: Instant::now() });
-        self.tell_one(&state);
+        self.has_spare.store(state.idle.len() > 1, Ordering::Release);
+        self.tell_one(state);
     }
 
     /// Keeps a connection that was opened without a slot; closes it if no slot is free.
@@ -99,8 +108,7 @@ impl Pool {
             return;
         }
         state.open += 1;
-        state.idle.push(Idle { connection, since: Instant::now() });
-        self.tell_one(&state);
+        self.keep(&mut state, connection);
     }
 
     /// Frees the slot of a connection that broke or was never opened.
@@ -151,7 +159,7 @@ impl Pool {
 
     /// Whether [`Pool::trim`] may have a connection to close later.
     pub(super) fn has_spare(&self) -> bool {
-        self.state.lock().idle.len() > 1
+        self.has_spare.load(Ordering::Acquire)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -206,7 +206,7 @@ impl Drop for Operation<'_> {
         let _ = INSIDE.try_with(|inside| {
             let mut inside = inside.borrow_mut();
             let newest = inside.iter().rposition(|engine| *engine == self.0.address());
-            newest.map(|newest| inside.remove(newest))
+            newest.map(|newest| inside.swap_remove(newest))
         });
         self.0.life.end();
     }

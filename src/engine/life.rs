@@ -1,6 +1,6 @@
 //! The life of a client: whether an operation may begin, which ones run, and the fork that ends it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;
@@ -15,15 +15,11 @@ pub(crate) struct Life {
     stopped: AtomicBool,
     /// The bells of pausing callers; `close()` and `stop_waiting()` ring them.
     pausing: Bells,
-    operations: Mutex<Operations>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Operations {
-    count: usize,
+    operations: AtomicUsize,
     /// Whether `close()` waits for the end of operations.
-    awaited: bool,
+    awaited: AtomicBool,
+    ending: Mutex<()>,
+    ended: Condvar,
 }
 
 impl Life {
@@ -33,7 +29,9 @@ impl Life {
             closed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             pausing: Bells::default(),
-            operations: Mutex::default(),
+            operations: AtomicUsize::new(0),
+            awaited: AtomicBool::new(false),
+            ending: Mutex::default(),
             ended: Condvar::default(),
         }
     }
@@ -45,7 +43,7 @@ impl Life {
 
     /// Refuses new operations from here on, and wakes pausing callers. Returns `false` if this was done before.
     pub(crate) fn close(&self) -> bool {
-        let is_first = !self.closed.swap(true, Ordering::AcqRel);
+        let is_first = !self.closed.swap(true, Ordering::SeqCst);
         if is_first {
             self.pausing.ring_all();
         }
@@ -68,7 +66,7 @@ impl Life {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Begins an operation, unless the client is closed.
@@ -85,27 +83,28 @@ impl Life {
 
     /// Begins an operation that a closing client still runs.
     pub(crate) fn begin_to_end(&self) {
-        self.operations.lock().count += 1;
+        self.operations.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn end(&self) {
-        let mut operations = self.operations.lock();
-        operations.count -= 1;
-        if operations.awaited {
+        self.operations.fetch_sub(1, Ordering::SeqCst);
+        if self.awaited.load(Ordering::SeqCst) {
+            // Whoever has seen the operation sleeps by now, or looks again.
+            drop(self.ending.lock());
             self.ended.notify_all();
         }
     }
 
     /// Waits until only the `own` operations of the calling thread are left, or until `until`.
     pub(crate) fn wait_for_others(&self, own: usize, until: Instant) {
-        let mut operations = self.operations.lock();
-        operations.awaited = true;
-        while operations.count > own {
+        self.awaited.store(true, Ordering::SeqCst);
+        let mut ending = self.ending.lock();
+        while self.operations.load(Ordering::SeqCst) > own {
             let now = Instant::now();
             if now >= until {
                 return;
             }
-            self.ended.wait_for(&mut operations, now.nap_until(until));
+            self.ended.wait_for(&mut ending, now.nap_until(until));
         }
     }
 }

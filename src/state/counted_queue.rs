@@ -51,6 +51,11 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         queue[at].rung.is_some() || is_let_through(queue, at)
     }
 
+    /// The number of keys with waiters.
+    pub(crate) fn keys(&self) -> usize {
+        self.queues.len()
+    }
+
     /// Returns the number of waiters.
     pub(crate) fn len(&self, key: &Key) -> usize {
         self.queues.get(key).map_or(0, VecDeque::len)
@@ -175,13 +180,6 @@ impl<Key, Waiter> Default for CountedQueues<Key, Waiter> {
 
 /// A larger queue gives its memory back.
 const MOST_SPARE: usize = 64;
-
-#[cfg(test)]
-impl<Key, Waiter> CountedQueues<Key, Waiter> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-}
 
 #[cfg(test)]
 mod model;

@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bell::Bell;
 use crate::engine::cells::successor::Successor;
@@ -10,7 +11,11 @@ use crate::state::counted_queue::CountedQueues;
 use crate::sync::Mutex;
 
 /// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
-pub(crate) struct Queues<Key>(Mutex<CountedQueues<Key, QueuedThread>>);
+pub(crate) struct Queues<Key> {
+    queues: Mutex<CountedQueues<Key, QueuedThread>>,
+    /// The number of keys with threads; read without the mutex, so that a release to which nobody waits costs nothing.
+    keys: AtomicUsize,
+}
 
 /// What wakes a thread in a queue, and what a release can hand the lock to.
 #[derive(Clone)]
@@ -32,25 +37,40 @@ pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
 
 impl<Key> Default for Queues<Key> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self { queues: Mutex::default(), keys: AtomicUsize::new(0) }
     }
 }
 
 impl<Key: Clone + Hash + Eq> Queues<Key> {
     pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
-        let (number, came_first) = self.0.lock().join(&key, wish, QueuedThread { bell: bell.clone(), successor: None });
+        let (number, came_first) =
+            self.change(|queues| queues.join(&key, wish, QueuedThread { bell: bell.clone(), successor: None }));
         Position { queues: self, key, number, came_first, left: None }
     }
 
     /// Wakes those who may ask, because something may be free.
     pub(crate) fn hint(&self, key: &Key) {
-        let wakes = self.0.lock().hint(key);
-        ring(&wakes);
+        if !self.is_empty() {
+            let wakes = self.queues.lock().hint(key);
+            ring(&wakes);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.load(Ordering::Acquire) == 0
+    }
+
+    /// Lets threads come or go.
+    fn change<T>(&self, change: impl FnOnce(&mut CountedQueues<Key, QueuedThread>) -> T) -> T {
+        let mut queues = self.queues.lock();
+        let answer = change(&mut queues);
+        self.keys.store(queues.keys(), Ordering::Release);
+        answer
     }
 
     /// Wakes in order those that want at most what is left of `free`.
     pub(crate) fn free(&self, key: &Key, free: i64) {
-        let wakes = self.0.lock().free(key, free);
+        let wakes = self.queues.lock().free(key, free);
         ring(&wakes);
     }
 }
@@ -58,7 +78,10 @@ impl<Key: Clone + Hash + Eq> Queues<Key> {
 impl Queues<LockName> {
     /// The first thread in the queue, if a release may hand the lock to it, and the number of threads.
     pub(crate) fn first(&self, name: &LockName) -> Option<(Arc<Successor>, usize)> {
-        let queues = self.0.lock();
+        if self.is_empty() {
+            return None;
+        }
+        let queues = self.queues.lock();
         let (waiter, waiting) = queues.nth(name, 0)?;
         Some((waiter.successor.clone()?, waiting))
     }
@@ -67,13 +90,13 @@ impl Queues<LockName> {
 impl Position<'_, LockName> {
     /// Whether a release can hand the lock to the second thread in the queue.
     pub(crate) fn next_is_successor(&self) -> bool {
-        self.queues.0.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
+        self.queues.queues.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
     }
 
     /// Lets a release hand the lock to this thread while the thread sleeps.
     pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
         let waiter = QueuedThread { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
-        self.queues.0.lock().replace(&self.key, self.number, waiter);
+        self.queues.queues.lock().replace(&self.key, self.number, waiter);
     }
 }
 
@@ -95,22 +118,22 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     }
 
     pub(crate) fn may_ask(&self) -> bool {
-        self.came_first || self.queues.0.lock().may_ask(&self.key, self.number)
+        self.came_first || self.queues.queues.lock().may_ask(&self.key, self.number)
     }
 
     /// The number of threads in the queue.
     pub(crate) fn threads(&self) -> usize {
-        self.queues.0.lock().len(&self.key)
+        self.queues.queues.lock().len(&self.key)
     }
 
     pub(crate) fn asks(&mut self) {
         self.left = None;
-        self.queues.0.lock().asks(&self.key, self.number);
+        self.queues.queues.lock().asks(&self.key, self.number);
     }
 
     /// Takes the answer "busy".
     pub(crate) fn answered(&self, free: i64) {
-        let wakes = self.queues.0.lock().answered(&self.key, self.number, free);
+        let wakes = self.queues.queues.lock().answered(&self.key, self.number, free);
         ring(&wakes);
     }
 
@@ -122,20 +145,13 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
 
 impl<Key: Clone + Hash + Eq> Drop for Position<'_, Key> {
     fn drop(&mut self) {
-        let wakes = self.queues.0.lock().leave(&self.key, self.number, self.left);
+        let wakes = self.queues.change(|queues| queues.leave(&self.key, self.number, self.left));
         ring(&wakes);
     }
 }
 
 fn ring(wakes: &[QueuedThread]) {
     wakes.iter().for_each(|waiter| waiter.bell.ring());
-}
-
-#[cfg(test)]
-impl<Key: Clone + Hash + Eq> Queues<Key> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
-    }
 }
 
 #[cfg(all(test, shuttle))]
