@@ -44,7 +44,8 @@ impl Engine {
         caller.check()?;
         if let Some(hold) = held {
             let now = Instant::now();
-            let bounds = self.sender.bounds(&self.sender.node(request.name), now, now, wait.deadline());
+            let mute_since = self.sender.node(request.name).mute_since().unwrap_or(now);
+            let bounds = self.sender.bounds(mute_since, now, now, wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
         Acquisition::new(request, thread, &caller, wait).run()

@@ -51,13 +51,13 @@ impl Cells {
     }
 
     /// The waiters at a server, and its listening connection.
-    pub(crate) fn hub(&self, server: &Arc<Server>) -> Arc<Hub> {
+    pub(crate) fn hub(&self, server: &Arc<Server>) -> &Arc<Hub> {
         let hub = || Hub::new(Arc::clone(server), self.command_timeout, Arc::clone(&self.reports));
         self.hubs.get(server.number(), hub)
     }
 
     /// Ends the listening connections, and wakes every waiter.
     pub(crate) fn close(&self) {
-        self.hubs.all().iter().for_each(|hub| hub.close());
+        self.hubs.all().for_each(|hub| hub.close());
     }
 }

@@ -40,7 +40,7 @@ impl Engine {
             let bounds = Bounds { fences: false, ..waiting.asks() };
             let outcome = self.sender.send(&(inquiry.question)(inquiry.name), bounds, Some(&caller));
             waiting.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
-            self.sender.after_request(&waiting.node);
+            self.sender.after_request(waiting.node);
             // A query has no effect, so its failure leaves no doubt.
             let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
             Ok(unwanted(&answer.value).map_or(TakeOutcome::Taken(answer.value), TakeOutcome::Busy))

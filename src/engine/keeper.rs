@@ -88,7 +88,7 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn watchdog(&self, server: &Arc<Server>) -> Arc<Watchdog> {
+    pub(crate) fn watchdog(&self, server: &Arc<Server>) -> &Arc<Watchdog> {
         self.watchdogs.get(server.number(), Watchdog::default)
     }
 
@@ -112,7 +112,7 @@ impl Keeper {
         outcome: SendResult<A>,
         learn: impl FnOnce(&mut Ledger, Instant, &Answer<A>) -> R,
     ) -> Result<R> {
-        self.sender.after_request(&self.sender.node(&hold.name));
+        self.sender.after_request(self.sender.node(&hold.name));
         match outcome {
             Ok(answer) => {
                 if answer.unfenceable {
@@ -135,7 +135,7 @@ impl Keeper {
 
     /// Ends the watchdogs and the timer.
     pub(crate) fn close(&self) {
-        self.watchdogs.all().iter().for_each(|watchdog| watchdog.put(|_| ()));
+        self.watchdogs.all().for_each(|watchdog| watchdog.put(|_| ()));
         self.timer.finish(Instant::now());
     }
 }

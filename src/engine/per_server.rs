@@ -2,29 +2,43 @@
 
 use std::sync::Arc;
 
-use crate::sync::Mutex;
+use once_cell::sync::OnceCell;
+
 use crate::transport::ServerNumber;
 
-/// The things that were made, each at the number of its server.
-pub(crate) struct PerServer<T>(Mutex<Vec<Option<Arc<T>>>>);
+/// The things that were made, each at the number of its server. A look takes no mutex: the places lie in rows, each
+/// twice as long as the one before, which stay where they are.
+pub(crate) struct PerServer<T>([OnceCell<Row<T>>; usize::BITS as usize]);
+
+type Row<T> = Box<[OnceCell<Arc<T>>]>;
 
 impl<T> PerServer<T> {
-    pub(crate) fn get(&self, server: ServerNumber, make: impl FnOnce() -> T) -> Arc<T> {
-        let ServerNumber(number) = server;
-        let mut all = self.0.lock();
-        if all.len() <= number {
-            all.resize_with(number + 1, || None);
-        }
-        Arc::clone(all[number].get_or_insert_with(|| Arc::new(make())))
+    pub(crate) fn get(&self, ServerNumber(number): ServerNumber, make: impl FnOnce() -> T) -> &Arc<T> {
+        let row = (number + 1).ilog2();
+        let places = self.0[row as usize].get_or_init(|| (0..1_usize << row).map(|_| OnceCell::new()).collect());
+        places[number + 1 - (1 << row)].get_or_init(|| Arc::new(make()))
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<T>> {
-        self.0.lock().iter().flatten().cloned().collect()
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.0.iter().filter_map(OnceCell::get).flatten().filter_map(OnceCell::get)
     }
 }
 
 impl<T> Default for PerServer<T> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self([const { OnceCell::new() }; usize::BITS as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_has_one_thing_of_its_own() {
+        let all = PerServer::default();
+        let numbers = [0, 1, 2, 3, 4, 100, 6, 7, 8, 100, 0];
+        numbers.iter().for_each(|&number| assert_eq!(**all.get(ServerNumber(number), || number), number));
+        assert!(all.all().map(|thing| **thing).eq([0, 1, 2, 3, 4, 6, 7, 8, 100]));
     }
 }

@@ -28,19 +28,19 @@ use crate::time::Instant;
 pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
     /// The message, where the lock is not handed on.
-    publishing: Option<Publishing>,
+    publishing: Option<Publishing<'a>>,
     turn: RequestTurn<'a>,
 }
 
 /// A message that a request of this process publishes, from the request to its reply.
-pub(crate) struct Publishing {
-    node: Arc<Node>,
-    hub: Arc<Hub>,
+pub(crate) struct Publishing<'a> {
+    node: &'a Arc<Node>,
+    hub: &'a Hub,
     /// The channel, if the message comes back to this process.
     heard_on: Option<String>,
 }
 
-impl Publishing {
+impl Publishing<'_> {
     /// Takes the number of clients that received the message. Returns what the number tells of other clients.
     fn published(&self, receivers: Option<u64>) -> Rivals {
         if let Some(channel) = &self.heard_on
@@ -56,9 +56,9 @@ impl Publishing {
     }
 }
 
-impl LastRelease<'_> {
+impl<'a> LastRelease<'a> {
     /// The release is about to publish its message.
-    pub(crate) fn announce(&mut self, engine: &Engine) {
+    pub(crate) fn announce(&mut self, engine: &'a Engine) {
         self.publishing = Some(engine.publishes(&self.hold.name, || self.hold.channel()));
     }
 
@@ -208,8 +208,8 @@ impl Engine {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
         match &publishing {
-            Some(publishing) => self.sender.after_request(&publishing.node),
-            None => self.sender.after_request(&self.sender.node(&hold.name)),
+            Some(publishing) => self.sender.after_request(publishing.node),
+            None => self.sender.after_request(self.sender.node(&hold.name)),
         }
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
         if let Some(publishing) = publishing {
@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Announces a message of this process, which is no news here.
-    fn publishes(&self, name: &LockName, channel: impl FnOnce() -> String) -> Publishing {
+    fn publishes(&self, name: &LockName, channel: impl FnOnce() -> String) -> Publishing<'_> {
         let node = self.sender.node(name);
         let hub = self.cells.hub(&node.server);
         let heard_on = hub.expect_own(channel);

@@ -98,7 +98,7 @@ impl Sender {
 
     /// One of several calls that are sent at once.
     pub(crate) fn outgoing<'a, T>(&'a self, in_doubt: InDoubt, call: &'a Call<T>, bounds: Bounds) -> Outgoing<'a, T> {
-        Outgoing { topology: &*self.topology, call, bounds, in_doubt }
+        Outgoing::new(&*self.topology, in_doubt, call, bounds)
     }
 
     /// Runs a query, which changes nothing in Redis.
@@ -122,7 +122,7 @@ impl Sender {
         let caller = Caller::new(&self.life, None, false);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };
         let answer = self.send(call, bounds, Some(&caller));
-        self.after_request(&node);
+        self.after_request(node);
         answer.map(|answer| answer.value).map_err(|failed| {
             if let Some(in_doubt) = failed.in_doubt.filter(|_| !repeat) {
                 self.fence_later(call.route().clone(), in_doubt);
@@ -153,9 +153,9 @@ impl Sender {
         Arc::ptr_eq(server, &self.server(name))
     }
 
-    pub(crate) fn node(&self, name: &LockName) -> Arc<Node> {
+    pub(crate) fn node(&self, name: &LockName) -> &Arc<Node> {
         let server = self.server(name);
-        self.nodes.get(server.number(), || Node::new(Arc::clone(&server)))
+        self.nodes.get(server.number(), || Node::new(server.clone()))
     }
 
     /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what
@@ -181,9 +181,10 @@ impl Sender {
         }
     }
 
-    /// Returns the time limits of a request that is sent now, in a call with this deadline.
-    pub(crate) fn bounds(&self, node: &Node, started: Instant, now: Instant, deadline: Deadline) -> Bounds {
-        let since = node.mute_since().unwrap_or(now).max(started);
+    /// Returns the time limits of a request that is sent now, in a call with this deadline, to a server that is mute
+    /// since `mute_since`.
+    pub(crate) fn bounds(&self, mute_since: Instant, started: Instant, now: Instant, deadline: Deadline) -> Bounds {
+        let since = mute_since.max(started);
         let (retry_until, end) = match deadline {
             Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
             // A wait without limit ends in an outage: a server without any reply for this time is an error, not a
@@ -201,7 +202,7 @@ impl Sender {
     pub(crate) fn close(&self, end: Instant) {
         self.cleaner.finish(end);
         // Called without the mutex, because the cleanup looks up the server of the name.
-        self.nodes.all().iter().for_each(|node| node.cleaner.finish(end));
+        self.nodes.all().for_each(|node| node.cleaner.finish(end));
         self.topology.close();
     }
 }

@@ -28,7 +28,7 @@ use crate::time::{Deadline, Instant, Lease};
 /// One thread that waits for one name. What the thread asks for is a matter of its owner.
 pub(crate) struct Waiting<'a> {
     engine: &'a Engine,
-    pub(crate) node: Arc<Node>,
+    pub(crate) node: &'a Arc<Node>,
     name: &'a LockName,
     /// What the thread waits for, as lists and events show it; `None` for a query, which they do not show.
     kind: Option<LockKind>,
@@ -193,8 +193,8 @@ impl<'a> Waiting<'a> {
             position.asks();
         }
         let now = Instant::now();
-        self.node.asking_begins(now);
-        self.engine.sender.bounds(&self.node, self.started, now, self.deadline)
+        let mute_since = self.node.asking_begins(now);
+        self.engine.sender.bounds(mute_since, self.started, now, self.deadline)
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.

@@ -27,8 +27,7 @@ impl Sender {
                 return;
             }
             // A server without keys may still have connections.
-            let nodes = sender.nodes.all();
-            if let Some(next) = nodes.iter().filter_map(|node| trim(&node.server)).min()
+            if let Some(next) = sender.nodes.all().filter_map(|node| trim(&node.server)).min()
                 && !sender.trimming.swap(true, Ordering::AcqRel)
             {
                 sender.trim_later(next);

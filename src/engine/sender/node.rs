@@ -46,15 +46,15 @@ impl Node {
         !self.cannot_wait.swap(true, Ordering::Relaxed)
     }
 
-    /// Records that a caller asks the server.
-    pub(crate) fn asking_begins(&self, now: Instant) {
+    /// Records that a caller asks the server. Returns the time since which all requests are unanswered.
+    pub(crate) fn asking_begins(&self, now: Instant) -> Instant {
         let mut asking = self.asking.lock();
         let is_forgotten = asking.gave_up.is_none_or(|gave_up| gave_up.after(FORGOTTEN) <= now);
         if asking.under_way == 0 && is_forgotten {
             asking.in_vain_since = None;
         }
-        asking.in_vain_since.get_or_insert(now);
         asking.under_way += 1;
+        *asking.in_vain_since.get_or_insert(now)
     }
 
     /// Records the end of a request, with its error if it failed. A refusal for good is a reply.

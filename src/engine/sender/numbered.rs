@@ -70,7 +70,7 @@ impl Sender {
         let place = self.take_place(request.name);
         let began = Instant::now();
         let outcome = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
-        self.after_request(&node);
+        self.after_request(node);
         let in_doubt = outcome.as_ref().map_or_else(|failed| failed.in_doubt.is_some(), |answer| answer.unfenceable);
         let ending = match &outcome {
             // A late copy finds the number of a request that had an effect, but not of one that had none.

@@ -117,8 +117,8 @@ impl<'a> All<'a> {
             let engine = request.engine;
             if let Some(hold) = request.held_by(self.take.thread.as_ref()) {
                 let now = Instant::now();
-                let bounds =
-                    engine.sender.bounds(&engine.sender.node(request.name), now, now, self.take.wait.deadline());
+                let mute_since = engine.sender.node(request.name).mute_since().unwrap_or(now);
+                let bounds = engine.sender.bounds(mute_since, now, now, self.take.wait.deadline());
                 let grant = engine.reenter(request, &hold, self.take.caller, until(self.end, bounds));
                 self.granted(place, grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;

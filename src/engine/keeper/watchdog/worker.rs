@@ -108,7 +108,7 @@ impl Worker {
             self.subscription = hub.watch().ok();
             self.watch.begin();
         }
-        let all = self.see_to_watch(keeper, &hub);
+        let all = self.see_to_watch(keeper, hub);
         let moved: Vec<_> = moved.iter().filter_map(Weak::upgrade).collect();
         self.nothing_here &= old_enough.is_empty() && moved.is_empty();
         let Self { renewer, server, watch, connection, watchdog, nothing_here, .. } = self;
