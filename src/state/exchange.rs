@@ -41,6 +41,20 @@ impl Bounds {
         let command_timeout = command_timeout.min(limit);
         Self { retry_until: end, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
+
+    /// The time limits of an attempt at `now`.
+    pub(crate) fn limits(self, now: Instant) -> Limits {
+        let end = now.after(self.command_timeout).min(self.end);
+        if self.repeat { Limits::answered_within(end, self.part(now)) } else { Limits::by(end) }
+    }
+
+    /// The time of one attempt at `now`: a third to a half of the bound. The rest suffices to fence a silent connection
+    /// and to repeat the request. The clock is chance enough that the clients of a server that hung do not retry at the
+    /// same moment.
+    fn part(self, now: Instant) -> Duration {
+        let parts = 2_000 + u32::try_from(now.scattered() % 1_000).unwrap_or(0);
+        (self.command_timeout.saturating_mul(1_000) / parts).max(SHORTEST_ATTEMPT)
+    }
 }
 
 /// A request that failed.
@@ -134,8 +148,7 @@ impl Exchange {
             State::Resting(until, _) => return Next::Rest(*until),
             State::LastFence(error) | State::Over(error) => return Next::Over(error.clone()),
         }
-        let end = now.after(self.bounds.command_timeout).min(self.bounds.end);
-        let limits = if self.bounds.repeat { Limits::answered_within(end, self.part(now)) } else { Limits::by(end) };
+        let limits = self.bounds.limits(now);
         match self.in_doubt.fenceable.last() {
             Some(identity) => Next::Fence(identity.clone(), limits),
             None => Next::Send(limits),
@@ -168,7 +181,7 @@ impl Exchange {
             Err(Fault::Unanswered(_, error)) => {
                 self.took = Duration::ZERO;
                 // Many clients may wait for one silent server, and must not retry at the same moment.
-                self.pause.at_least(self.part(now));
+                self.pause.at_least(self.bounds.part(now));
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
             Err(fault) => self.failed(now, now, fault, false),
@@ -275,14 +288,6 @@ impl Exchange {
             _ => error.in_doubt(),
         };
         Failed { error, in_doubt }
-    }
-
-    /// The time of one attempt at `now`: a third to a half of the bound. The rest suffices to fence a silent connection
-    /// and to repeat the request. The clock is chance enough that the clients of a server that hung do not retry at the
-    /// same moment.
-    fn part(&self, now: Instant) -> Duration {
-        let parts = 2_000 + u32::try_from(now.scattered() % 1_000).unwrap_or(0);
-        (self.bounds.command_timeout.saturating_mul(1_000) / parts).max(SHORTEST_ATTEMPT)
     }
 }
 

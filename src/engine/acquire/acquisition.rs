@@ -246,7 +246,7 @@ impl<'a> Acquisition<'a> {
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
-        let asker = &self.waiting.asker;
+        let asker = &mut self.waiting.asker;
         let progress = Progress::new(ledger, self.request.needs, chain);
         let is_observed = self.engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
@@ -254,7 +254,7 @@ impl<'a> Acquisition<'a> {
             kind: Arc::clone(self.request.kind),
             number: asker.number,
             owner: asker.owner.clone(),
-            thread: asker.thread.clone(),
+            thread: asker.thread.take(),
             since: now,
             extras: Extras { group: self.request.group.cloned(), token }.boxed(),
             requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),

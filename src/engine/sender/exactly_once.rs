@@ -10,7 +10,7 @@ use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Copies, Fault, Fitness, Identity, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Copies, Fault, Identity, Limits, PubSub, Question, ServerNumber};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -51,7 +51,20 @@ pub(crate) type SendResult<T> = Result<Answer<T>, Failed>;
 /// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
 pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
     let now = Instant::now();
-    Sending::new(outgoing, now).finish(now, caller)
+    if !outgoing.in_doubt.is_empty() || now >= outgoing.bounds.end {
+        return Sending::new(outgoing, now).finish(now, caller);
+    }
+    // Nearly every request is answered at once, and needs no history.
+    let route = outgoing.topology.route(outgoing.call.route().key());
+    match outgoing.attempt(route, outgoing.bounds.limits(now), now) {
+        Response { answer: Ok(value), sent, run_id, copies, .. } => {
+            Ok(Answer { value, sent, repeated: false, unfenceable: false, clear_since: now, run_id, copies })
+        }
+        failed => {
+            let mut sending = Sending::new(outgoing, now);
+            sending.attempted(failed, caller).map_or_else(|| sending.finish(Instant::now(), caller), Ok)
+        }
+    }
 }
 
 /// A call that is to be sent.
@@ -61,6 +74,39 @@ pub(crate) struct Outgoing<'a, T> {
     pub(crate) bounds: Bounds,
     /// The copies that earlier requests left in doubt; they are fenced before the call is sent.
     pub(crate) in_doubt: InDoubt,
+}
+
+impl<'a, T> Outgoing<'a, T> {
+    pub(crate) fn new(topology: &'a dyn Topology, in_doubt: InDoubt, call: &'a Call<T>, mut bounds: Bounds) -> Self {
+        if topology.has_slots() && bounds.repeat {
+            // A member that does not answer may have a successor, which is asked within the bound as well.
+            bounds.command_timeout /= 2;
+        }
+        Self { topology, call, bounds, in_doubt }
+    }
+
+    /// Sends the request on this way.
+    fn attempt(&self, Route { server, asking }: Route, limits: Limits, sent: Instant) -> Response<T> {
+        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
+            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, limits), sent),
+            (Some(round_trips), Ok(pub_sub)) => {
+                let confirmation = |answer: &T| self.call.confirmation(answer);
+                server.round_trips(limits, asking, |send| round_trips(send, pub_sub), confirmation)
+            }
+            (_, Err(fault)) => (Err(fault), None),
+        };
+        Response::of(&server, answer, copies, sent)
+    }
+
+    /// The kind of pub/sub, where the request publishes.
+    fn pub_sub(&self, server: &Server, limits: Limits) -> Result<PubSub, Fault> {
+        if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
+    }
+
+    fn request_of(&self, route: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
+        let Route { server, asking } = route;
+        Request { server, asking, pub_sub, limits, fitness: self.bounds.fitness, call: self.call, whole: false }
+    }
 }
 
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
@@ -159,7 +205,7 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
     else {
         return false;
     };
-    let topology = first.topology;
+    let topology = first.outgoing.topology;
     if first.leave_behind(&identity) {
         return true;
     }
@@ -168,7 +214,7 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
     // The others try again after a failure, because a fault is for one request.
     if let Ok(fenced) = outcome {
         // Numbers of servers are unique within a topology only.
-        let others = unfenced.filter(|sending| ptr::addr_eq(sending.topology, topology));
+        let others = unfenced.filter(|sending| ptr::addr_eq(sending.outgoing.topology, topology));
         for other in others.filter(|other| other.fence(now).is_some_and(|(theirs, _)| theirs == identity)) {
             other.exchange.fenced(now, Ok(fenced));
         }
@@ -179,33 +225,27 @@ fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> b
 
 /// A call on its way.
 struct Sending<'a, T> {
-    topology: &'a dyn Topology,
-    call: &'a Call<T>,
-    fitness: Fitness,
+    outgoing: Outgoing<'a, T>,
     exchange: Exchange,
     /// The way of the next attempt only, by the word of the server that was asked last.
     redirected: Option<Route>,
 }
 
 impl<'a, T> Sending<'a, T> {
-    fn new(outgoing: Outgoing<'a, T>, now: Instant) -> Self {
-        let Outgoing { topology, call, mut bounds, in_doubt } = outgoing;
-        if topology.has_slots() && bounds.repeat {
-            // A member that does not answer may have a successor, which is asked within the bound as well.
-            bounds.command_timeout /= 2;
-        }
-        let exchange = Exchange::new(in_doubt, bounds, now);
-        Self { topology, call, fitness: bounds.fitness, exchange, redirected: None }
+    fn new(mut outgoing: Outgoing<'a, T>, now: Instant) -> Self {
+        let exchange = Exchange::new(std::mem::take(&mut outgoing.in_doubt), outgoing.bounds, now);
+        Self { outgoing, exchange, redirected: None }
     }
 
     /// The request to send now, if the next step is to send one.
     fn request(&self, now: Instant) -> Option<Request<'_, T>> {
         match self.exchange.next(now) {
-            Next::Send(limits) if self.call.round_trips().is_none() => {
+            Next::Send(limits) if self.outgoing.call.round_trips().is_none() => {
                 let route = self.route();
                 // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
-                let pub_sub = route.server.pub_sub_if_chosen().or((!self.call.publishes()).then_some(PubSub::Plain))?;
-                Some(self.request_of(route, pub_sub, limits))
+                let pub_sub =
+                    route.server.pub_sub_if_chosen().or((!self.outgoing.call.publishes()).then_some(PubSub::Plain))?;
+                Some(self.outgoing.request_of(route, pub_sub, limits))
             }
             _ => None,
         }
@@ -233,11 +273,11 @@ impl<'a, T> Sending<'a, T> {
             match self.exchange.next(now) {
                 Next::Fence(identity, _) if self.leave_behind(&identity) => {}
                 Next::Fence(identity, limits) => {
-                    let outcome = fence_copy(self.topology, &identity, limits);
+                    let outcome = fence_copy(self.outgoing.topology, &identity, limits);
                     self.exchange.fenced(Instant::now(), outcome);
                 }
                 Next::Send(limits) => {
-                    let outcome = self.attempt(limits, now);
+                    let outcome = self.outgoing.attempt(self.route(), limits, now);
                     if let Some(answer) = self.attempted(outcome, caller) {
                         return Ok(answer);
                     }
@@ -250,30 +290,6 @@ impl<'a, T> Sending<'a, T> {
             }
             now = Instant::now();
         }
-    }
-
-    fn attempt(&self, limits: Limits, sent: Instant) -> Response<T> {
-        let route = self.route();
-        let server = Arc::clone(&route.server);
-        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
-            (Some(round_trips), Ok(pub_sub)) => {
-                let confirmation = |answer: &T| self.call.confirmation(answer);
-                server.round_trips(limits, route.asking, |send| round_trips(send, pub_sub), confirmation)
-            }
-            (_, Err(fault)) => (Err(fault), None),
-        };
-        Response::of(&server, answer, copies, sent)
-    }
-
-    /// The kind of pub/sub, where the request publishes.
-    fn pub_sub(&self, server: &Server, limits: Limits) -> Result<PubSub, Fault> {
-        if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
-    }
-
-    fn request_of(&self, route: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
-        let Route { server, asking } = route;
-        Request { server, asking, pub_sub, limits, fitness: self.fitness, call: self.call, whole: false }
     }
 
     /// Takes the outcome of an attempt.
@@ -292,7 +308,7 @@ impl<'a, T> Sending<'a, T> {
             }),
             Err(Fault::Refused(refusal)) => {
                 self.redirected = None;
-                match self.topology.redirect(server, &refusal) {
+                match self.outgoing.topology.redirect(server, &refusal) {
                     Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
                     Redirect::Later if refusal.is_of_foreign_key() => {
                         exchange.cut_short(sent, ended, refusal);
@@ -307,7 +323,7 @@ impl<'a, T> Sending<'a, T> {
             }
             Err(fault) => {
                 self.redirected = None;
-                doubt(self.topology, server, &fault);
+                doubt(self.outgoing.topology, server, &fault);
                 exchange.failed(sent, ended, fault, interruption(caller).is_some());
                 None
             }
@@ -316,14 +332,14 @@ impl<'a, T> Sending<'a, T> {
 
     /// The way to the server that stores the key now.
     fn route(&self) -> Route {
-        self.redirected.clone().unwrap_or_else(|| self.topology.route(self.call.route().key()))
+        self.redirected.clone().unwrap_or_else(|| self.outgoing.topology.route(self.outgoing.call.route().key()))
     }
 
     /// Leaves a copy in doubt to the background if another server stores the key by now.
     fn leave_behind(&mut self, copy: &Identity) -> bool {
-        let is_elsewhere = is_elsewhere(self.topology, self.call.route().key(), copy);
+        let is_elsewhere = is_elsewhere(self.outgoing.topology, self.outgoing.call.route().key(), copy);
         if is_elsewhere && let Some(copy) = self.exchange.left_behind() {
-            self.topology.leave_behind(copy);
+            self.outgoing.topology.leave_behind(copy);
         }
         is_elsewhere
     }

@@ -37,8 +37,7 @@ fn is_send(next: &Next) -> bool {
 #[test]
 fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     let bounds = bounds();
-    let parts: Vec<_> =
-        (0..200).map(|step| begun(&bounds).part(START.after(Duration::from_nanos(step * step)))).collect();
+    let parts: Vec<_> = (0..200).map(|step| bounds.part(START.after(Duration::from_nanos(step * step)))).collect();
     assert!(parts.iter().all(|part| (TIMEOUT / 3..=TIMEOUT / 2).contains(part)));
     // The values are spread: no tenth of the range contains more than a third.
     for tenth in 0..10 {
@@ -161,7 +160,7 @@ proptest::proptest! {
                     proptest::prop_assert_eq!(exchange.is_repeated(), sent > 0);
                     proptest::prop_assert!(now < bounds.end, "sent after the end");
                     let begun = now;
-                    now = begun.after(limits.of(begun.until(limits.end())) * share / 100);
+                    now = begun.after(limits.of(begun) * share / 100);
                     match of_request {
                         Fate::Answered => return Ok(()),
                         Fate::Refused(word) => exchange.failed(begun, now, refused(word), false),
@@ -190,7 +189,7 @@ proptest::proptest! {
                         for_ever += 1;
                         continue;
                     }
-                    now = now.after(limits.of(now.until(limits.end())) * share / 100);
+                    now = now.after(limits.of(now) * share / 100);
                     let outcome = match of_fence {
                         Fate::Answered => Ok(true),
                         Fate::Refused("LOADING") => Err(refused("LOADING")),

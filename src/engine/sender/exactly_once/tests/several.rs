@@ -47,7 +47,7 @@ fn within(limit: Duration) -> Bounds {
 }
 
 fn send<'a>(topology: &'a Standalone, call: &'a Call<bool>, bounds: Bounds) -> Outgoing<'a, bool> {
-    Outgoing { topology, call, bounds, in_doubt: InDoubt::default() }
+    Outgoing::new(topology, InDoubt::default(), call, bounds)
 }
 
 /// Sends all calls to one server.
@@ -131,7 +131,7 @@ fn a_copy_in_doubt_is_fenced_once_before_several_calls() {
     let calls = calls(&["a", "b", "c"]);
     let bounds = Bounds { repeat: false, ..within(LIMIT) };
     let in_doubt = send_to(&topology, &calls[..1], bounds).pop().unwrap().unwrap_err().in_doubt.unwrap();
-    let send = |call| Outgoing { topology: &topology, call, bounds: within(SOON), in_doubt: in_doubt.clone() };
+    let send = |call| Outgoing::new(&topology, in_doubt.clone(), call, within(SOON));
     for answer in send_all(calls[1..].iter().map(send).collect(), None) {
         let answer = answer.unwrap();
         assert!(!answer.repeated && !answer.unfenceable && answer.clear_since <= answer.sent);
