@@ -67,8 +67,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // A request that outlasts the bound of its call.
     (
         "state/exchange.rs",
-        "let end = now.after(self.bounds.command_timeout).min(self.bounds.end);",
-        "let end = now.after(self.bounds.command_timeout * if MISTAKE { 4 } else { 1 });\n        let end = if MISTAKE { end } else { end.min(self.bounds.end) };",
+        "let end = now.after(self.command_timeout).min(self.end);",
+        "let end = now.after(self.command_timeout * if MISTAKE { 4 } else { 1 });\n        let end = if MISTAKE { end } else { end.min(self.end) };",
     ),
     // A deadline that counts from the answer.
     (
