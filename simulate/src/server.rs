@@ -236,6 +236,13 @@ impl Server {
                 state.remove(world, number);
                 return;
             }
+            if happens(faults.slow)
+                && let Some(connection) = state.connections.get_mut(&number)
+            {
+                let delay = 50_000_000 + world.below(4_000_000_000);
+                connection.last = connection.last.max(world.now() + delay);
+                world.tell(format_args!("{}: the answer over connection {number} is slow", state.name));
+            }
             for reply in reply {
                 state.send_to(self, world, number, &reply);
             }

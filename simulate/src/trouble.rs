@@ -11,6 +11,8 @@ pub struct Faults {
     pub cut_after: u64,
     /// The request runs seconds later, also when its client has given up by then.
     pub late: u64,
+    /// The answer comes seconds after the request ran.
+    pub slow: u64,
     /// The server forgets its scripts.
     pub forgets: u64,
     /// The server restarts with its data: all connections end, scripts are forgotten.
@@ -36,7 +38,7 @@ pub struct Faults {
 impl Faults {
     /// Whether each request is answered at once, and each message arrives.
     pub fn leave_the_network_alone(&self) -> bool {
-        [self.cut_before, self.cut_after, self.late, self.restarts, self.stops] == [0; 5]
+        [self.cut_before, self.cut_after, self.late, self.slow, self.restarts, self.stops] == [0; 6]
     }
 
     /// Whether all data may go at once.
@@ -70,6 +72,7 @@ impl Faults {
                 1 => i64::try_from(world.below(9_000)).unwrap_or(0),
                 _ => -i64::try_from(world.below(50_000)).unwrap_or(0),
             },
+            slow: each(true),
         }
     }
 
@@ -90,6 +93,7 @@ impl Faults {
                 "cut_before" => self.cut_before = 0,
                 "cut_after" => self.cut_after = 0,
                 "late" => self.late = 0,
+                "slow" => self.slow = 0,
                 "forgets" => self.forgets = 0,
                 "restarts" => self.restarts = 0,
                 "stops" => self.stops = 0,
@@ -112,6 +116,7 @@ pub const TROUBLES: &[&str] = &[
     "cut_before",
     "cut_after",
     "late",
+    "slow",
     "forgets",
     "restarts",
     "stops",
