@@ -120,7 +120,8 @@ impl Scene {
         let is_deleted = self.server.deleted().is_some_and(|at| at + REMEMBERED >= from);
         // A red lock rests between rounds in which callers shared the votes.
         // A Java waiter that gives up passes no message on.
-        let is_slow = name == "red" || name == "fair" && self.has_java;
+        // A reader that leaves others inside shortens the time to live, and tells nobody.
+        let is_slow = name == "red" || name == "fair" && self.has_java || name == "shared" && free.is_by_time;
         let longest = if is_deleted || is_slow { ASKS_AGAIN } else { LONGEST_SLEEP };
         if slept > longest && self.is_quiet {
             self.world.fail(format_args!("a waiter slept for {slept:?} beside {name}, which was free"));
