@@ -268,7 +268,7 @@ impl<T, On> Guard<T, On> {
             let Some(One { handle, state }) = self.hold.ones().nth(place) else { continue };
             if let Some(engine) = handle.look() {
                 engine.config.observe(|observer| {
-                    let (name, kind, group) = (state.name.to_string(), state.label(), state.group_name());
+                    let (name, kind, group, _) = state.in_events();
                     observer.release_failed(&ReleaseFailed { name, kind, group, error });
                 });
             }

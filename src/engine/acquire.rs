@@ -152,14 +152,9 @@ impl Engine {
     /// Tells the observer of a grant to a call that began at `started`.
     fn tell_acquired(&self, hold: &HoldState, started: Instant, has_waited: bool) {
         self.config.observe(|observer| {
-            observer.acquired(&LockAcquired {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-                waited: started.until(hold.since),
-                has_waited,
-            });
+            let (name, kind, group, owner) = hold.in_events();
+            let waited = started.until(hold.since);
+            observer.acquired(&LockAcquired { name, kind, group, owner, waited, has_waited });
         });
         if self.config.observer.is_some() {
             hold.grant_is_told();

@@ -132,9 +132,10 @@ impl HoldState {
         self.kind.label(self.kind.side())
     }
 
-    /// The name of the group for events.
-    pub(crate) fn group_name(&self) -> Option<String> {
-        Some(self.extras.as_ref()?.group.as_ref()?.to_string())
+    /// What events tell of the hold: name, kind, group and owner.
+    pub(crate) fn in_events(&self) -> (String, LockKind, Option<String>, String) {
+        let group = self.extras.as_ref().and_then(|extras| extras.group.as_ref());
+        (self.name.to_string(), self.label(), group.map(ToString::to_string), self.owner.to_string())
     }
 
     /// The fencing token. No mutex, as a forked child may ask.

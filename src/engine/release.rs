@@ -244,13 +244,9 @@ impl Engine {
                     }
                 }
                 self.config.observe(|observer| {
-                    observer.released(&LockReleased {
-                        name: hold.name.to_string(),
-                        kind: hold.label(),
-                        group: hold.group_name(),
-                        owner: hold.owner.to_string(),
-                        held: hold.since.until(Instant::now()),
-                    });
+                    let (name, kind, group, owner) = hold.in_events();
+                    let held = hold.since.until(Instant::now());
+                    observer.released(&LockReleased { name, kind, group, owner, held });
                 });
                 self.keeper.tell_end(hold, None, None, false);
                 Ok(())

@@ -88,29 +88,16 @@ impl Keeper {
     /// Tells the observer that a hold has ended.
     pub(crate) fn tell_end(&self, hold: &HoldState, loss: Option<Loss>, error: Option<&Error>, is_kept: bool) {
         self.config.observe(|observer| {
-            observer.hold_ended(&HoldEnded {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-                held: hold.since.until(Instant::now()),
-                loss,
-                error: error.cloned(),
-                is_kept,
-            });
+            let (name, kind, group, owner) = hold.in_events();
+            let (held, error) = (hold.since.until(Instant::now()), error.cloned());
+            observer.hold_ended(&HoldEnded { name, kind, group, owner, held, loss, error, is_kept });
         });
     }
 
     fn tell(&self, hold: &HoldState, loss: Loss, on_lost: Vec<OnLost>) {
         self.config.observe(|observer| {
-            observer.lost(&LockLost {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-                loss,
-                stood_still: self.stood_still(hold, loss),
-            });
+            let (name, kind, group, owner) = hold.in_events();
+            observer.lost(&LockLost { name, kind, group, owner, loss, stood_still: self.stood_still(hold, loss) });
         });
         self.tell_end(hold, Some(loss), None, false);
         for callback in on_lost {

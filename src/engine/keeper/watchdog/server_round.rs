@@ -179,12 +179,8 @@ impl RenewalHost for ServerRound<'_> {
         }
         self.keeper.schedule_check(hold);
         self.keeper.config.observe(|observer| {
-            observer.abandoned(&LockAbandoned {
-                name: hold.name.to_string(),
-                kind: hold.label(),
-                group: hold.group_name(),
-                owner: hold.owner.to_string(),
-            });
+            let (name, kind, group, owner) = hold.in_events();
+            observer.abandoned(&LockAbandoned { name, kind, group, owner });
         });
     }
 
