@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 12_050, 1, 8),
-    budget("re-entry", 9_750, 0, 8),
-    budget("fair-pair", 13_550, 1, 8),
-    budget("read-pair", 12_700, 3, 8),
-    budget("semaphore-pair", 14_100, 7, 8),
-    budget("permits-pair", 18_600, 11, 8),
-    budget("multi-lock-of-10", 141_000, 114, 17),
+    budget("pair", 11_300, 1, 8),
+    budget("re-entry", 9_150, 0, 8),
+    budget("fair-pair", 12_900, 1, 8),
+    budget("read-pair", 12_150, 3, 8),
+    budget("semaphore-pair", 13_700, 7, 8),
+    budget("permits-pair", 17_900, 11, 8),
+    budget("multi-lock-of-10", 137_500, 111, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {

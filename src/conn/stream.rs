@@ -47,9 +47,8 @@ impl TimedStream {
         loop {
             let mut left = None;
             if let Some(deadline) = deadline {
-                let now = Instant::now();
-                let time = *left.insert(left_until(now, deadline)?);
-                (self.written, self.just_written) = (now, true);
+                (self.written, self.just_written) = (Instant::now(), true);
+                let time = *left.insert(left_until(self.written, deadline)?);
                 if needs_setting(self.write_timeout, time) {
                     set_socket_timeout(&self.stream, Timeout::Send, left)?;
                     self.write_timeout = left;
