@@ -9,7 +9,7 @@ use super::stream::{Stream, shut_down};
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::owner::Home;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 use crate::transport::Fault;
 
@@ -55,9 +55,10 @@ impl Pool {
             if state.closed {
                 return Err(closed());
             }
-            if let Some(connection) = state.pop_idle() {
-                return Ok(Some(connection));
-            }
+            state = match self.pop_idle(state) {
+                Ok(connection) => return Ok(Some(connection)),
+                Err(state) => state,
+            };
             if state.open < self.most {
                 state.open += 1;
                 return Ok(None);
@@ -80,8 +81,25 @@ impl Pool {
 
     /// Returns an idle connection if there is one. `None` reserves nothing.
     pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
-        let mut state = self.state.lock();
-        if state.closed { Err(closed()) } else { Ok(state.pop_idle()) }
+        let state = self.state.lock();
+        if state.closed { Err(closed()) } else { Ok(self.pop_idle(state).ok()) }
+    }
+
+    /// Takes the idle connection that was used last, and drops stale ones. Returns the state where none is idle.
+    fn pop_idle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<Box<Connection>, MutexGuard<'a, State>> {
+        while let Some(Idle { mut connection, .. }) = state.idle.pop() {
+            drop(state);
+            // This check costs one system call, on every request: an unexpected byte would be read as the reply to
+            // the next request.
+            if !connection.is_stale() {
+                return Ok(connection);
+            }
+            drop(connection);
+            state = self.state.lock();
+            state.open -= 1;
+            self.tell_one(&state);
+        }
+        Err(state)
     }
 
     pub(super) fn give_back(&self, connection: Box<Connection>) {
@@ -188,21 +206,6 @@ impl Pool {
         if state.waiting > 0 {
             self.freed.notify_one();
         }
-    }
-}
-
-impl State {
-    /// Takes the idle connection that was used last, and drops stale ones.
-    fn pop_idle(&mut self) -> Option<Box<Connection>> {
-        while let Some(mut idle) = self.idle.pop() {
-            // This check costs one system call, on every request: an unexpected byte would be read as the reply to
-            // the next request.
-            if !idle.connection.is_stale() {
-                return Some(idle.connection);
-            }
-            self.open -= 1;
-        }
-        None
     }
 }
 
