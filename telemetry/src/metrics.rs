@@ -12,10 +12,8 @@ use lockson::{
 /// Hands the events of a client to the recorder of the crate [`metrics`](::metrics), as counters and histograms by kind
 /// and outcome. Feature `metrics`.
 ///
-/// No label has the name of a lock. The [operations guide] has the table of names, labels and units, a file of alarms
-/// for Prometheus, and a dashboard for Grafana.
-///
-/// [operations guide]: https://docs.rs/lockson/latest/lockson/guide/operations/index.html#metrics
+/// No label has the name of a lock. The README of this crate has the table of names, labels and units; the repository has
+/// a file of alarms for Prometheus, and a dashboard for Grafana.
 ///
 /// ```
 /// use lockson::Client;

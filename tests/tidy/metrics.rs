@@ -1,4 +1,4 @@
-//! The rule about metrics: the alarms, the dashboard and the page of operations name those that there are.
+//! The rule about metrics: the alarms, the dashboard and the page of the crate name those that there are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,8 +19,8 @@ fn alarms_and_dashboard_name_metrics_that_there_are() {
 }
 
 #[test]
-fn the_page_of_operations_lists_each_metric() {
-    let page = read("docs/operations.md");
+fn the_page_of_the_crate_lists_each_metric() {
+    let page = read("telemetry/README.md");
     let rows: BTreeSet<String> = page
         .lines()
         .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
