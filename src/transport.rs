@@ -133,15 +133,14 @@ impl Limits {
         self.end
     }
 
-    /// The time that the server had for its reply to a request that was written at `written`.
-    pub(crate) fn of(self, written: Instant) -> Duration {
-        let left = written.until(self.end);
+    /// The time that the server had for its reply, if `left` was left for the whole request.
+    pub(crate) fn of(self, left: Duration) -> Duration {
         self.answer.map_or(left, |answer| answer.min(left))
     }
 
-    /// The deadline of the reply to a request that was written at `written`.
-    pub(crate) fn answer_by(self, written: Instant) -> Instant {
-        self.answer.map_or(self.end, |answer| written.after(answer).min(self.end))
+    /// The deadline of the reply to a request that is sent now.
+    pub(crate) fn answer_by(self) -> Instant {
+        self.answer.map_or(self.end, |answer| Instant::now().after(answer).min(self.end))
     }
 }
 

@@ -125,10 +125,9 @@ impl Connection {
         let sent = self.socket.write_all(&self.packed, limits.end());
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
-        let written = self.socket.stream.written();
-        let limit = limits.of(written);
+        let limit = limits.of(self.socket.stream.limit());
         sent.map_err(|error| Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, limit)))?;
-        let reply = self.receive_one(asks, limits.answer_by(written));
+        let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
             let answer = self.interpret(&reply, read);
             self.buffer.reclaim(reply);

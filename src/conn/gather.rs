@@ -335,8 +335,7 @@ impl<'a, T> Pipeline<'a, T> {
         }
         if self.batch.is_written() {
             let under_way = self.requests.iter().skip(self.batch.first).take(self.batch.ends.len());
-            let now = Instant::now();
-            let deadline = under_way.map(|(_, request)| request.limits.answer_by(now)).max();
+            let deadline = under_way.map(|(_, request)| request.limits.answer_by()).max();
             self.batch.deadline = deadline.unwrap_or(self.batch.deadline);
         }
     }

@@ -24,34 +24,25 @@ pub(crate) struct TimedStream {
     /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
-    /// The time before the last write with a deadline.
-    written: Instant,
-    /// Whether nothing was read since then, so that the next read begins at that time.
-    just_written: bool,
+    /// The time that was left for the last write with a deadline.
+    limit: Duration,
 }
 
 impl TimedStream {
     pub(super) fn new(stream: impl Into<OwnedFd>) -> Self {
-        Self {
-            stream: Arc::new(stream.into()),
-            read_timeout: None,
-            write_timeout: None,
-            written: Instant::now(),
-            just_written: false,
-        }
+        Self { stream: Arc::new(stream.into()), read_timeout: None, write_timeout: None, limit: Duration::ZERO }
     }
 
     /// Writes a part of `bytes`, at least one byte, by `deadline`, or at once where there is none: then the error
     /// `WouldBlock` stands for no byte. Returns the number of bytes.
     pub(super) fn write(&mut self, bytes: &[u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
-            let mut left = None;
-            if let Some(deadline) = deadline {
-                (self.written, self.just_written) = (Instant::now(), true);
-                let time = *left.insert(left_until(self.written, deadline)?);
-                if needs_setting(self.write_timeout, time) {
-                    set_socket_timeout(&self.stream, Timeout::Send, left)?;
-                    self.write_timeout = left;
+            let left = deadline.map(left_until).transpose()?;
+            if let Some(left) = left {
+                self.limit = left;
+                if needs_setting(self.write_timeout, left) {
+                    set_socket_timeout(&self.stream, Timeout::Send, Some(left))?;
+                    self.write_timeout = Some(left);
                 }
             }
             let flags = if left.is_some() { SendFlags::empty() } else { SendFlags::DONTWAIT };
@@ -69,8 +60,7 @@ impl TimedStream {
     pub(super) fn read(&mut self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
             // After a stop of this process the bytes may be there although the deadline has passed.
-            let now = std::mem::take(&mut self.just_written).then_some(self.written);
-            let left = deadline.and_then(|deadline| left_until(now.unwrap_or_else(Instant::now), deadline).ok());
+            let left = deadline.and_then(|deadline| left_until(deadline).ok());
             if let Some(left) = left
                 && needs_setting(self.read_timeout, left)
             {
@@ -95,9 +85,9 @@ impl TimedStream {
         !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
     }
 
-    /// The time before the last write with a deadline.
-    pub(super) fn written(&self) -> Instant {
-        self.written
+    /// The time that was left for the last write with a deadline.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// The address of the server; `None` for a Unix socket.
@@ -122,7 +112,7 @@ pub(super) fn dial_first(addresses: &[SocketAddr], deadline: Instant) -> io::Res
     let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
     for (index, address) in addresses.iter().enumerate() {
         let others = u32::try_from(addresses.len() - index).unwrap_or(1);
-        match TcpStream::connect_timeout(address, (left_until(Instant::now(), deadline)? / others).max(SHORTEST)) {
+        match TcpStream::connect_timeout(address, (left_until(deadline)? / others).max(SHORTEST)) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 // Keepalive keeps an idle connection alive in gateways, and detects a dead server.
@@ -142,7 +132,7 @@ pub(super) fn dial_unix(path: &Path, deadline: Instant) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     loop {
         let socket = unix_socket()?;
-        set_socket_timeout(&socket, Timeout::Send, Some(left_until(Instant::now(), deadline)?))?;
+        set_socket_timeout(&socket, Timeout::Send, Some(left_until(deadline)?))?;
         match rustix::net::connect(&socket, &address) {
             Ok(()) => return Ok(socket),
             Err(Errno::INTR) => {}
@@ -164,9 +154,9 @@ fn unix_socket() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn left_until(now: Instant, deadline: Instant) -> io::Result<Duration> {
+pub(super) fn left_until(deadline: Instant) -> io::Result<Duration> {
     // Up to version 1.1.4, rustix rounds the last nanoseconds of a second up to a million microseconds, which is refused.
-    let left = now.until(deadline);
+    let left = Instant::now().until(deadline);
     let left = Duration::new(left.as_secs(), left.subsec_micros() * 1_000);
     if left.is_zero() { Err(timed_out()) } else { Ok(left.max(SHORTEST)) }
 }
@@ -283,5 +273,28 @@ mod tests {
         let (mut buffer, passed) = ([0; 8], Some(Instant::now()));
         assert_eq!(stream.read(&mut buffer, passed).unwrap(), 3);
         assert_eq!(stream.read(&mut buffer, passed).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_read_after_a_write_that_blocked_ends_by_its_deadline() {
+        let (stream, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut stream = TimedStream::new(stream);
+        let blocks = Duration::from_millis(300);
+        let bytes = vec![0; 4 * 1024 * 1024];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(blocks);
+                let mut taken = vec![0; bytes.len()];
+                std::io::Read::read_exact(&mut &server, &mut taken).unwrap();
+            });
+            let deadline = Instant::now().after(Duration::from_secs(2));
+            let mut written = 0;
+            while written < bytes.len() {
+                written += stream.write(&bytes[written..], Some(deadline)).unwrap();
+            }
+        });
+        let (begun, limit) = (Instant::now(), Duration::from_millis(100));
+        assert_eq!(stream.read(&mut [0], Some(begun.after(limit))).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(begun.until(Instant::now()) < limit + blocks / 2, "the time of the write is over");
     }
 }

@@ -9,7 +9,6 @@ use crate::conn::asking::asking;
 use crate::conn::frame::Garbled;
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
-use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
 impl Connection {
@@ -22,7 +21,7 @@ impl Connection {
         asks: bool,
         run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
-        let deadline = limits.answer_by(Instant::now());
+        let deadline = limits.answer_by();
         let (mut failure, mut count) = (None, 0);
         let outcome = run(&mut |commands| {
             if failure.is_some() {
@@ -65,7 +64,7 @@ impl Connection {
             }
             (Err(Stop::NoReply | Stop::TooLong(_)), None) => (trouble::odd_reply(), true),
         };
-        let fault = self.broke(error, limits.of(self.socket.stream.written()));
+        let fault = self.broke(error, limits.of(self.socket.stream.limit()));
         // With several commands, the first commands may have arrived whole.
         Err(if !sent && count == 1 { Fault::NotSent(fault.into_error()) } else { fault })
     }
