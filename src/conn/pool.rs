@@ -52,13 +52,14 @@ impl Pool {
     pub(super) fn take(&self, deadline: Instant) -> Result<Option<Box<Connection>>, Fault> {
         let mut state = self.state.lock();
         loop {
-            if state.closed {
-                return Err(closed());
-            }
             state = match self.pop_idle(state) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(state) => state,
             };
+            // The pool may have closed while a stale connection was dropped.
+            if state.closed {
+                return Err(closed());
+            }
             if state.open < self.most {
                 state.open += 1;
                 return Ok(None);
@@ -218,10 +219,13 @@ pub(super) fn closed() -> Fault {
 mod tests {
     use std::io::Read;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
     use std::thread;
 
     use super::*;
+    use crate::conn::frame::Largest;
+    use crate::conn::socket::Socket;
 
     const SOON: Duration = Duration::from_secs(10);
 
@@ -263,5 +267,41 @@ mod tests {
             assert!(waiter.join().unwrap());
             assert!(begun.until(Instant::now()) < SOON / 2, "it was woken, not by its own deadline");
         });
+    }
+
+    #[test]
+    fn a_pool_that_closes_beside_stale_connections_ends_the_call() {
+        let begun = Instant::now();
+        while begun.until(Instant::now()) < SOON {
+            let pool = pool_of_stale_connections();
+            let (is_between, taken) = thread::scope(|scope| {
+                let taker = scope.spawn(|| pool.take(Instant::now()));
+                let is_between = loop {
+                    let mut state = pool.state.lock();
+                    if state.idle.len() < pool.most {
+                        state.closed = true;
+                        break !std::mem::take(&mut state.idle).is_empty();
+                    }
+                };
+                (is_between, taker.join().unwrap())
+            });
+            if is_between {
+                let Err(Fault::NotSent(error)) = taken else { panic!("a closed pool opens connections") };
+                assert_eq!(error.kind(), ErrorKind::Closed);
+                return;
+            }
+        }
+        panic!("the pool was never closed between two stale connections");
+    }
+
+    /// All are idle, and the server has closed them.
+    fn pool_of_stale_connections() -> Pool {
+        let pool = Pool::new("h:1/0".into(), 50);
+        for _ in 0..pool.most {
+            let (stream, _) = UnixStream::pair().unwrap();
+            let socket = Socket::over(stream.into());
+            pool.adopt(Box::new(Connection::new(socket, Arc::clone(&pool.server), Largest::REPLY)));
+        }
+        pool
     }
 }

@@ -33,8 +33,11 @@ impl Socket {
             }
             Endpoint::Unix(path) => dial_unix(path, sooner(deadline, longest)),
         };
-        let stream = TimedStream::new(stream.map_err(NoConnection::Failed)?);
-        Ok(Self { stream, session: None })
+        Ok(Self::over(stream.map_err(NoConnection::Failed)?))
+    }
+
+    pub(super) fn over(stream: OwnedFd) -> Self {
+        Self { stream: TimedStream::new(stream), session: None }
     }
 
     /// Makes the handshake of TLS. From then on all bytes go through the session.
