@@ -1,10 +1,8 @@
 //! The life of a client: whether an operation may begin, which ones run, and the fork that ends it.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::time::Instant;
 
 /// The running operations of one client, and whether new operations may begin.

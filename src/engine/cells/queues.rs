@@ -2,17 +2,16 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bell::Bell;
 use crate::engine::cells::successor::Successor;
 use crate::name::LockName;
 use crate::state::counted_queue::CountedQueues;
-use crate::sync::Mutex;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 /// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
 pub(crate) struct Queues<Key> {
-    queues: Mutex<CountedQueues<Key, QueuedThread>>,
+    by_key: Mutex<CountedQueues<Key, QueuedThread>>,
     /// The number of keys with threads; read without the mutex, so that a release to which nobody waits costs nothing.
     keys: AtomicUsize,
 }
@@ -37,7 +36,7 @@ pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
 
 impl<Key> Default for Queues<Key> {
     fn default() -> Self {
-        Self { queues: Mutex::default(), keys: AtomicUsize::new(0) }
+        Self { by_key: Mutex::default(), keys: AtomicUsize::new(0) }
     }
 }
 
@@ -51,7 +50,7 @@ impl<Key: Clone + Hash + Eq> Queues<Key> {
     /// Wakes those who may ask, because something may be free.
     pub(crate) fn hint(&self, key: &Key) {
         if !self.is_empty() {
-            let wakes = self.queues.lock().hint(key);
+            let wakes = self.by_key.lock().hint(key);
             ring(&wakes);
         }
     }
@@ -62,7 +61,7 @@ impl<Key: Clone + Hash + Eq> Queues<Key> {
 
     /// Lets threads come or go.
     fn change<T>(&self, change: impl FnOnce(&mut CountedQueues<Key, QueuedThread>) -> T) -> T {
-        let mut queues = self.queues.lock();
+        let mut queues = self.by_key.lock();
         let answer = change(&mut queues);
         self.keys.store(queues.keys(), Ordering::Release);
         answer
@@ -70,7 +69,7 @@ impl<Key: Clone + Hash + Eq> Queues<Key> {
 
     /// Wakes in order those that want at most what is left of `free`.
     pub(crate) fn free(&self, key: &Key, free: i64) {
-        let wakes = self.queues.lock().free(key, free);
+        let wakes = self.by_key.lock().free(key, free);
         ring(&wakes);
     }
 }
@@ -81,7 +80,7 @@ impl Queues<LockName> {
         if self.is_empty() {
             return None;
         }
-        let queues = self.queues.lock();
+        let queues = self.by_key.lock();
         let (waiter, waiting) = queues.nth(name, 0)?;
         Some((waiter.successor.clone()?, waiting))
     }
@@ -90,13 +89,13 @@ impl Queues<LockName> {
 impl Position<'_, LockName> {
     /// Whether a release can hand the lock to the second thread in the queue.
     pub(crate) fn next_is_successor(&self) -> bool {
-        self.queues.queues.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
+        self.queues.by_key.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
     }
 
     /// Lets a release hand the lock to this thread while the thread sleeps.
     pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
         let waiter = QueuedThread { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
-        self.queues.queues.lock().replace(&self.key, self.number, waiter);
+        self.queues.by_key.lock().replace(&self.key, self.number, waiter);
     }
 }
 
@@ -118,22 +117,22 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     }
 
     pub(crate) fn may_ask(&self) -> bool {
-        self.came_first || self.queues.queues.lock().may_ask(&self.key, self.number)
+        self.came_first || self.queues.by_key.lock().may_ask(&self.key, self.number)
     }
 
     /// The number of threads in the queue.
     pub(crate) fn threads(&self) -> usize {
-        self.queues.queues.lock().len(&self.key)
+        self.queues.by_key.lock().len(&self.key)
     }
 
     pub(crate) fn asks(&mut self) {
         self.left = None;
-        self.queues.queues.lock().asks(&self.key, self.number);
+        self.queues.by_key.lock().asks(&self.key, self.number);
     }
 
     /// Takes the answer "busy".
     pub(crate) fn answered(&self, free: i64) {
-        let wakes = self.queues.queues.lock().answered(&self.key, self.number, free);
+        let wakes = self.queues.by_key.lock().answered(&self.key, self.number, free);
         ring(&wakes);
     }
 
