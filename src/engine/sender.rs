@@ -198,6 +198,11 @@ impl Sender {
         Bounds { retry_until, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 
+    /// The bounds of a call that begins at `now`.
+    pub(crate) fn bounds_of_call(&self, name: &LockName, now: Instant, deadline: Deadline) -> Bounds {
+        self.bounds(self.node(name).mute_since().unwrap_or(now), now, now, deadline)
+    }
+
     /// Finishes the cleanup by `end`, and closes the connections.
     pub(crate) fn close(&self, end: Instant) {
         self.cleaner.finish(end);

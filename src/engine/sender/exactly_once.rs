@@ -55,8 +55,7 @@ pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) ->
         return Sending::new(outgoing, now).finish(now, caller);
     }
     // Nearly every request is answered at once, and needs no history.
-    let route = outgoing.topology.route(outgoing.call.route().key());
-    match outgoing.attempt(route, outgoing.bounds.limits(now), now) {
+    match outgoing.attempt(outgoing.route(), outgoing.bounds.limits(now), now) {
         Response { answer: Ok(value), sent, run_id, copies, .. } => {
             Ok(Answer { value, sent, repeated: false, unfenceable: false, clear_since: now, run_id, copies })
         }
@@ -86,16 +85,22 @@ impl<'a, T> Outgoing<'a, T> {
     }
 
     /// Sends the request on this way.
-    fn attempt(&self, Route { server, asking }: Route, limits: Limits, sent: Instant) -> Response<T> {
-        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(&server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(Route { server, asking }, pub_sub, limits), sent),
+    fn attempt(&self, route: Route, limits: Limits, sent: Instant) -> Response<T> {
+        let server = &route.server;
+        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(server, limits)) {
+            (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
             (Some(round_trips), Ok(pub_sub)) => {
                 let confirmation = |answer: &T| self.call.confirmation(answer);
-                server.round_trips(limits, asking, |send| round_trips(send, pub_sub), confirmation)
+                server.round_trips(limits, route.asking, |send| round_trips(send, pub_sub), confirmation)
             }
             (_, Err(fault)) => (Err(fault), None),
         };
-        Response::of(&server, answer, copies, sent)
+        Response::of(server, answer, copies, sent)
+    }
+
+    /// The way to the server that stores the key now.
+    fn route(&self) -> Route {
+        self.topology.route(self.call.route().key())
     }
 
     /// The kind of pub/sub, where the request publishes.
@@ -103,8 +108,7 @@ impl<'a, T> Outgoing<'a, T> {
         if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
     }
 
-    fn request_of(&self, route: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
-        let Route { server, asking } = route;
+    fn request_of(&self, Route { server, asking }: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
         Request { server, asking, pub_sub, limits, fitness: self.bounds.fitness, call: self.call, whole: false }
     }
 }
@@ -330,9 +334,9 @@ impl<'a, T> Sending<'a, T> {
         }
     }
 
-    /// The way to the server that stores the key now.
+    /// The way of the next attempt.
     fn route(&self) -> Route {
-        self.redirected.clone().unwrap_or_else(|| self.outgoing.topology.route(self.outgoing.call.route().key()))
+        self.redirected.clone().unwrap_or_else(|| self.outgoing.route())
     }
 
     /// Leaves a copy in doubt to the background if another server stores the key by now.
