@@ -9,6 +9,7 @@ pub(crate) mod taken;
 pub(crate) mod waiters;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::conn::Server;
@@ -31,9 +32,14 @@ pub(crate) struct Cells {
     pub(crate) stand_backs: StandBacks,
     pub(crate) taken: AllTaken,
     hubs: PerServer<Hub>,
+    /// Whether a thread asks ahead of the queues.
+    asks_ahead: AtomicBool,
     reports: Arc<dyn Reports>,
     command_timeout: Duration,
 }
+
+/// A thread that asks ahead of the queues; there is one at most.
+pub(crate) struct Ahead<'a>(&'a AtomicBool);
 
 impl Cells {
     pub(crate) fn new(command_timeout: Duration, reports: Arc<dyn Reports>) -> Self {
@@ -45,6 +51,7 @@ impl Cells {
             stand_backs: StandBacks::default(),
             taken: AllTaken::default(),
             hubs: PerServer::default(),
+            asks_ahead: AtomicBool::new(false),
             reports,
             command_timeout,
         }
@@ -56,8 +63,21 @@ impl Cells {
         self.hubs.get(server.number(), hub)
     }
 
+    /// Lets a thread ask without a place in a queue where no thread waits, and none listens at this server.
+    pub(crate) fn ahead(&self, server: &Arc<Server>) -> Option<Ahead<'_>> {
+        let nobody_waits =
+            self.local_queues.is_empty() && self.counted_queues.is_empty() && self.hub(server).is_quiet();
+        (nobody_waits && !self.asks_ahead.swap(true, Ordering::Acquire)).then_some(Ahead(&self.asks_ahead))
+    }
+
     /// Ends the listening connections, and wakes every waiter.
     pub(crate) fn close(&self) {
         self.hubs.all().for_each(|hub| hub.close());
+    }
+}
+
+impl Drop for Ahead<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }

@@ -7,6 +7,7 @@ use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
 use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::error::{Error, Result};
+use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::owner::ThreadNumber;
 use crate::script::Call;
@@ -45,7 +46,7 @@ impl Engine {
             let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
             Ok(unwanted(&answer.value).map_or(TakeOutcome::Taken(answer.value), TakeOutcome::Busy))
         };
-        let mut waiting = Waiting::new(self, (inquiry.name, None), asker, &caller, deadline);
+        let mut waiting = Waiting::new(self, (inquiry.name, None), asker, &caller, deadline, Queueing::Together);
         wait_loop(&mut WaitOn { waiting: &mut waiting, channel: &inquiry.channel, ask }, deadline)
     }
 }

@@ -76,8 +76,7 @@ impl<'a> Acquisition<'a> {
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
         let deadline = self.waiting.deadline;
         let outcome = if self.wait != Wait::Not {
-            let AcquireRequest { name, kind, lease, needs, group, .. } = *self.request;
-            self.waiting.join_queue(kind.queueing(), |owner| kind.channel(name, owner).text());
+            let AcquireRequest { kind, lease, needs, group, .. } = *self.request;
             // One of several locks is in a group.
             let succeeds = kind.hands_on() && needs.is_none() && group.is_none();
             self.waiting.succeeds_with = succeeds.then_some(lease);
@@ -359,12 +358,17 @@ impl WaitLoop for Acquisition<'_> {
 
     fn stand_back(&mut self) -> Result<()> {
         let AcquireRequest { name, kind, .. } = *self.request;
-        self.waiting.wait_in_line()?;
-        if !self.waiting.may_go_on() {
-            return Ok(());
-        }
-        if self.tries == 0 && !self.waiting.has_joined() && matches!(kind.waking(), Waking::Message) {
-            self.waiting.join_live(|owner| kind.channel(name, owner).text());
+        let waking = kind.waking();
+        // One thread asks for all that poll, each of which has a number of tries.
+        if matches!(waking, Waking::Pauses(_)) || !self.waiting.is_ahead() {
+            self.waiting.join_queue();
+            self.waiting.wait_in_line()?;
+            if !self.waiting.may_go_on() {
+                return Ok(());
+            }
+            if self.tries == 0 && !self.waiting.has_joined() && matches!(waking, Waking::Message) {
+                self.waiting.join_live(|owner| kind.channel(name, owner).text());
+            }
         }
         if self.holds_others {
             return Ok(());
@@ -411,6 +415,7 @@ impl WaitLoop for Acquisition<'_> {
 
     fn arm(&mut self) -> Result<bool> {
         let AcquireRequest { name, kind, .. } = *self.request;
+        self.waiting.join_queue();
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
             Waking::Message if self.waiting.count.is_some() => self.waiting.arm_count(),

@@ -35,7 +35,7 @@ impl Engine {
         let (number, owner) = self.owners.draw(thread.number());
         let asker = Asker { number, owner, thread: Some(thread) };
         let (kind, channel, deadline) = (LockKind::Semaphore, name.semaphore_channel().text(), wait.deadline());
-        let mut waiting = Waiting::new(self, (name, Some(kind)), asker, &caller, deadline);
+        let mut waiting = Waiting::new(self, (name, Some(kind)), asker, &caller, deadline, Queueing::Counted(permits));
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
         let took_nothing = |taken: &TakeAnswer| !taken.granted;
@@ -56,9 +56,6 @@ impl Engine {
             self.cells.stand_backs.with(name, Turn::granted);
             Ok(TakeOutcome::Taken(ticket))
         };
-        if wait != Wait::Not {
-            waiting.join_queue(Queueing::Counted(permits), |_| channel.clone());
-        }
         let mut host = WaitOn { waiting: &mut waiting, channel: &channel, ask };
         let outcome = if wait == Wait::Not { ask_once(&mut host) } else { wait_loop(&mut host, deadline) };
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::engine::acquire::stand_back::stand_back;
 use crate::engine::caller::Caller;
+use crate::engine::cells::Ahead;
 use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::queues::Position;
 use crate::engine::cells::successor::{Handed, Successor};
@@ -37,6 +38,9 @@ pub(crate) struct Waiting<'a> {
     caller: &'a Caller<'a>,
     pub(crate) started: Instant,
     pub(crate) deadline: Deadline,
+    queueing: Queueing,
+    /// Held until the thread joins a queue.
+    ahead: Option<Ahead<'a>>,
     /// The place among the threads that want the lock, of which the first asks.
     line: Option<Position<'a, LockName>>,
     /// The place among the threads that want a part of a count.
@@ -70,6 +74,7 @@ impl<'a> Waiting<'a> {
         asker: Asker,
         caller: &'a Caller<'a>,
         deadline: Deadline,
+        queueing: Queueing,
     ) -> Self {
         Self {
             engine,
@@ -81,6 +86,8 @@ impl<'a> Waiting<'a> {
             caller,
             started: Instant::now(),
             deadline,
+            queueing,
+            ahead: None,
             line: None,
             count: None,
             subscription: None,
@@ -103,27 +110,36 @@ impl<'a> Waiting<'a> {
         let AcquireRequest { engine, name, kind, group, .. } = *request;
         let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
         let asker = Asker { number, owner, thread };
-        let mut waiting = Self::new(engine, (name, Some(kind.label(kind.side()))), asker, caller, deadline);
+        let named = (name, Some(kind.label(kind.side())));
+        let mut waiting = Self::new(engine, named, asker, caller, deadline, kind.queueing());
         (waiting.group, waiting.line_wakes) = (group, kind.hands_on());
         waiting
     }
 
+    /// Whether the thread asks ahead of the queues, as nobody waits. It joins a queue when it knows that it must wait.
+    pub(crate) fn is_ahead(&mut self) -> bool {
+        self.ahead = self.engine.cells.ahead(&self.node.server);
+        self.ahead.is_some()
+    }
+
     /// Joins the queue of the threads of this process, for a kind that has one.
-    pub(crate) fn join_queue(&mut self, queueing: Queueing, channel: impl FnOnce(&OwnerId) -> String) {
-        let cells = &self.engine.cells;
-        match queueing {
-            Queueing::Line => self.line = Some(cells.local_queues.join(self.name.clone(), 1, self.caller.bell())),
-            Queueing::Counted(wish) => {
-                let channel = channel(&self.asker.owner);
-                self.count = Some(cells.counted_queues.join(channel, wish, self.caller.bell()));
+    pub(crate) fn join_queue(&mut self) {
+        self.ahead = None;
+        let (cells, bell) = (&self.engine.cells, || self.caller.bell());
+        match self.queueing {
+            Queueing::Line if self.line.is_none() => {
+                self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell()));
             }
-            Queueing::Together | Queueing::InRedis => {}
+            Queueing::Counted(wish) if self.count.is_none() => {
+                self.count = Some(cells.counted_queues.join(self.name.semaphore_channel().text(), wish, bell()));
+            }
+            _ => {}
         }
     }
 
     /// Leaves the queue, so that the next thread need not wait for an observer.
     pub(crate) fn leave_queue(&mut self) {
-        (self.line, self.count) = (None, None);
+        (self.ahead, self.line, self.count) = (None, None, None);
     }
 
     /// Waits while other processes have their turn. A semaphore has no `kind`.
@@ -360,8 +376,11 @@ impl<'a, Grant, Ask: FnMut(&mut Waiting<'a>) -> Result<TakeOutcome<Grant>>> Wait
 
     /// A query takes nothing from other processes.
     fn stand_back(&mut self) -> Result<()> {
-        self.waiting.wait_in_line()?;
-        if self.waiting.count.is_some() { self.waiting.stand_back(None) } else { Ok(()) }
+        if !self.waiting.is_ahead() {
+            self.waiting.join_queue();
+            self.waiting.wait_in_line()?;
+        }
+        if self.waiting.queueing == Queueing::Together { Ok(()) } else { self.waiting.stand_back(None) }
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
@@ -373,6 +392,7 @@ impl<'a, Grant, Ask: FnMut(&mut Waiting<'a>) -> Result<TakeOutcome<Grant>>> Wait
     }
 
     fn arm(&mut self) -> Result<bool> {
+        self.waiting.join_queue();
         if self.waiting.count.is_some() {
             return self.waiting.arm_count();
         }

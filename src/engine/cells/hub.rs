@@ -125,7 +125,7 @@ impl Hub {
         channel: impl FnOnce() -> String,
         bell: impl FnOnce() -> Bell,
     ) -> Option<Subscription> {
-        if self.live.load(Ordering::Acquire) == 0 {
+        if self.is_quiet() {
             return None;
         }
         let channel = channel();
@@ -165,9 +165,14 @@ impl Hub {
         }
     }
 
+    /// Whether there are no waiters.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.live.load(Ordering::Acquire) == 0
+    }
+
     /// Announces a release of this process, whose message is no news here. Returns the channel if it is subscribed.
     pub(crate) fn expect_own(&self, channel: impl FnOnce() -> String) -> Option<String> {
-        if self.live.load(Ordering::Acquire) == 0 {
+        if self.is_quiet() {
             return None;
         }
         let channel = channel();
