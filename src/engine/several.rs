@@ -81,13 +81,14 @@ pub(crate) struct Take<'a> {
     pub(crate) caller: &'a Caller<'a>,
     pub(crate) thread: Option<ThreadId>,
     pub(crate) wait: Wait,
+    pub(crate) began: Instant,
     /// What the take holds, in the order of the requests.
     pub(crate) grants: Vec<Option<Grant>>,
 }
 
 impl<'a> Take<'a> {
     pub(crate) fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
-        Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait)
+        Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait).part_of(self.began, self.wait)
     }
 
     /// Waits while other processes have their turn at any of the locks.
@@ -228,10 +229,10 @@ impl Members {
         let caller = Caller::of_several(&lives, modifiers.cancel.as_ref(), waits);
         caller.check()?;
         let observed = &operations[0];
-        let began = (is_new && observed.config.observer.is_some()).then(Instant::now);
+        let began = Instant::now();
         let grants = requests.iter().map(|_| None).collect();
-        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, grants });
-        if let Some(began) = began {
+        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, grants });
+        if is_new && observed.config.observer.is_some() {
             self.tell_end(observed, began, &outcome);
         }
         let Some(grants) = outcome? else { return Ok(None) };

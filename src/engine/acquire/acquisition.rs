@@ -66,6 +66,12 @@ impl<'a> Acquisition<'a> {
         }
     }
 
+    /// Makes the acquisition a part of a call, whose outages count from its beginning.
+    pub(crate) fn part_of(mut self, began: Instant, wait: Wait) -> Self {
+        self.waiting.call = (began, wait.deadline());
+        self
+    }
+
     /// Makes the acquisition that of a caller who holds other locks meanwhile.
     pub(crate) fn holding(mut self) -> Self {
         self.holds_others = true;

@@ -41,6 +41,8 @@ pub(crate) struct Waiting<'a> {
     queueing: Queueing,
     /// Held until the thread joins a queue.
     ahead: Option<Ahead<'a>>,
+    /// The beginning and the deadline of the call, of which this wait may be a part.
+    pub(crate) call: (Instant, Deadline),
     /// The place among the threads that want the lock, of which the first asks.
     line: Option<Position<'a, LockName>>,
     /// The place among the threads that want a part of a count.
@@ -76,6 +78,7 @@ impl<'a> Waiting<'a> {
         deadline: Deadline,
         queueing: Queueing,
     ) -> Self {
+        let started = Instant::now();
         Self {
             engine,
             node: engine.sender.node(name),
@@ -84,10 +87,11 @@ impl<'a> Waiting<'a> {
             group: None,
             asker,
             caller,
-            started: Instant::now(),
+            started,
             deadline,
             queueing,
             ahead: None,
+            call: (started, deadline),
             line: None,
             count: None,
             subscription: None,
@@ -210,7 +214,10 @@ impl<'a> Waiting<'a> {
         }
         let now = Instant::now();
         let mute_since = self.node.asking_begins(now);
-        self.engine.sender.bounds(mute_since, self.started, now, self.deadline)
+        let (began, deadline) = self.call;
+        let bounds = |deadline| self.engine.sender.bounds(mute_since, began, now, deadline);
+        let (own, all) = (bounds(self.deadline), bounds(deadline));
+        Bounds { retry_until: own.retry_until.min(all.retry_until), end: own.end.min(all.end), ..own }
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
@@ -220,7 +227,7 @@ impl<'a> Waiting<'a> {
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
         let limit = self.engine.config.outage_limit;
-        let outage = self.node.mute_since().map(|since| since.max(self.started).after(limit));
+        let outage = self.node.mute_since().map(|since| since.max(self.call.0).after(limit));
         if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
             return None;
         }

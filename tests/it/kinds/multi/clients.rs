@@ -1,6 +1,7 @@
 //! Groups over several clients and servers: one of them closes, is down, or stands still.
 
 use std::thread;
+use std::time::Instant;
 
 use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
@@ -55,6 +56,47 @@ fn one_name_on_two_servers_is_two_locks() {
     both.lock().unwrap().unlock().unwrap();
     let twice = Lock::multi([Client::connect(&url).unwrap().get_lock("job"), other.get_lock("job")]);
     assert_eq!(kind_of(twice.lock()), ErrorKind::BadInput);
+}
+
+/// The caller waited long for the second lock and for the first one, so it keeps the first one while it waits for the
+/// second one again, for more than five seconds.
+#[test]
+fn an_outage_ends_a_wait_that_keeps_locks_like_any_other() {
+    let pair = Pair::start();
+    let rivals = pair.servers.each_ref().map(|server| Client::connect(&server.url()).unwrap());
+    let [first, second] = if pair.servers[0].url() < pair.servers[1].url() { [0, 1] } else { [1, 0] };
+    let takes = |which: usize| rivals[which].get_lock("job").owned().lock().unwrap();
+    let waits_at = |which: usize| eventually(SOON, "the caller waits", || pair.clients[which].waiting().len() == 1);
+    thread::scope(|scope| {
+        let theirs = takes(second);
+        let caller = scope.spawn(|| {
+            let outcome = kind_of(pair.multi().lock());
+            (Instant::now(), outcome)
+        });
+        waits_at(second);
+        let first_of_theirs = takes(first);
+        thread::sleep(ms(2_600));
+        theirs.unlock().unwrap();
+        eventually(SOON, "the caller has it", || pair.clients[second].held().len() == 1);
+        let theirs = takes(second);
+        waits_at(first);
+        thread::sleep(ms(1_500));
+        first_of_theirs.unlock().unwrap();
+        waits_at(second);
+        assert_eq!(pair.clients[first].held().len(), 1, "the caller keeps the first lock");
+        let silent_since = Instant::now();
+        pair.servers[second].pause();
+        let (ended, outcome) = joined(caller);
+        assert!(matches!(outcome, ErrorKind::Connection | ErrorKind::Unknown), "{outcome}");
+        let took = ended - silent_since;
+        // A second of sleep before the next question, the outage limit, and a request under way.
+        assert!(took < ms(1_000) + PATIENCE * 3 + SCHEDULING, "an outage of {took:?}");
+        pair.servers[second].resume();
+        theirs.unlock().unwrap();
+    });
+    let is_empty = || pair.servers.iter().all(|server| server.keys().is_empty());
+    eventually(SOON, "nothing is left", is_empty);
+    pair.assert_nothing_left();
 }
 
 #[test]
