@@ -100,14 +100,18 @@ impl Position<'_, LockName> {
 }
 
 impl Queues<String> {
-    /// Takes a message. A payload that is no number wakes those who may ask anyway.
+    /// Takes a message. A payload that is no number, or suffices for nobody, wakes those who may ask anyway: Redisson
+    /// tells how many expiring permits were added or came back, not how many are free.
     pub(crate) fn message(&self, channel: &str, payload: &[u8]) {
         let (channel, free) =
             (channel.to_owned(), std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok()));
-        match free {
-            Some(free) => self.free(&channel, free),
-            None => self.hint(&channel),
+        let mut queues = self.by_key.lock();
+        let mut wakes = free.map_or_else(Vec::new, |free| queues.free(&channel, free));
+        if wakes.is_empty() && free.is_none_or(|free| free > 0) {
+            wakes = queues.hint(&channel);
         }
+        drop(queues);
+        ring(&wakes);
     }
 }
 

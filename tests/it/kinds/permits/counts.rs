@@ -1,13 +1,13 @@
 //! The numbers of permits, leases by id, releases by id, reclaims.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockson::{ErrorKind, Loss, PermitId};
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore, taken, taken_key};
-use crate::support::{SOON, client, fresh, kind_of, ms, prefixed};
+use crate::support::{SOON, client, fresh, joined, kind_of, median, ms, prefixed};
 
 #[test]
 fn a_semaphore_that_does_not_exist_has_no_permits() {
@@ -206,4 +206,26 @@ fn thousands_of_expired_permits_are_reclaimed_in_slices() {
 fn id_bytes(id: &PermitId) -> Vec<u8> {
     let digits = id.to_string();
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Redisson publishes how many permits it added, or gave back by a list of ids, not how many are free.
+#[test]
+fn a_message_of_too_few_wakes_who_waits_for_many() {
+    let (server, client, name) = (RedisServer::shared(), client(), fresh("permits"));
+    let calls = client.get_permit_expirable_semaphore(&name);
+    let took = median(5, |_| {
+        calls.set_permits(3).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| (calls.acquire(5).unwrap(), Instant::now()));
+            eventually(SOON, "it waits", || client.waiting().len() == 1);
+            thread::sleep(ms(100));
+            let added = Instant::now();
+            server.run(&["INCRBY", &name, "2"]);
+            server.run(&["PUBLISH", &prefixed("redisson_sc", &name), "2"]);
+            let (permits, granted) = joined(waiter);
+            permits.release().unwrap();
+            granted - added
+        })
+    });
+    assert!(took < ms(400), "{took:?} beside five free permits");
 }
