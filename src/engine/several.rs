@@ -15,7 +15,7 @@ use crate::engine::handle::{Handle, Operation};
 use crate::engine::life::Life;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::TakeEnded;
 use crate::kinds::Kind;
 use crate::listing::LockKind;
@@ -194,9 +194,14 @@ impl Members {
 
     /// The outcome of a release of so many locks with these failures. Enough of the granted locks must not be lost. If
     /// so, the lock is given back where so many of all its servers are free that another owner can take it.
-    pub(crate) fn verdict(&self, granted: usize, failures: Vec<Error>) -> Result<()> {
+    pub(crate) fn verdict(&self, granted: usize, mut failures: Vec<Error>) -> Result<()> {
         let lost = failures.iter().filter(|error| error.is_lost()).count();
-        let total = if granted - lost < self.needed() { granted } else { self.members.len() };
+        let mut total = granted;
+        if granted - lost >= self.needed() {
+            total = self.members.len();
+            // Where the key was deleted or has another owner, nothing of this lock is in the way.
+            failures.retain(|error| !matches!(error.kind(), ErrorKind::Lost(Loss::Gone | Loss::Taken)));
+        }
         Error::unless_enough(&self.name, (total, self.needed()), failures)
     }
 

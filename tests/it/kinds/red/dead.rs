@@ -117,6 +117,17 @@ fn an_extension_of_too_few_members_is_an_error() {
     assert!(nodes.servers[2].keys().is_empty(), "the server that answers has it back");
 }
 
+#[test]
+fn a_server_that_lost_its_lock_is_free_after_the_release() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let guard = nodes.lock(&name).lock().unwrap();
+    nodes.servers[0].run(&["DEL", &name]);
+    nodes.servers[1].kill();
+    guard.unlock().unwrap();
+    let rival = red(&Nodes::clients(&nodes.servers), &name);
+    rival.try_lock().unwrap().expect("two servers are free").unlock().unwrap();
+}
+
 /// Others need a majority of all servers, also of those that never granted the lock.
 #[test]
 fn a_release_needs_answers_of_most_servers_only() {
