@@ -67,9 +67,9 @@ impl State {
             let leaves = is_named(owner) && !is_there;
             !leaves && (is_there || !is_java(owner) && !waiter.is_silent(now))
         });
-        // Other requests name holders that lost the lock, of whose first question a late copy may stand in the queue.
-        // The memory of a full server may not take what a waiter says.
-        let asks = keys_of(request).iter().any(|key| key == QUEUE);
+        // Releases and requests of other keys name holders that lost the lock, of whose first question a late copy may
+        // stand in the queue. The memory of a full server may not take what a waiter says.
+        let asks = request.len() != WORDS_OF_RELEASE && keys_of(request).iter().any(|key| key == QUEUE);
         for owner in after.waiting.iter().filter(|owner| asks && self.faults.full == 0 && is_named(owner)) {
             let waiter = self.queue.0.entry(owner.clone()).or_insert(Waiter { first: now, last: now });
             // Whoever was silent for longer than the patience, or one of Java whose time is over, may have lost its place,
@@ -116,6 +116,8 @@ const QUEUE: &[u8] = b"redisson_lock_queue:{fair}";
 const DEADLINES: &[u8] = b"redisson_lock_timeout:{fair}";
 /// Redisson's scripts have fewer, or a latch for the fifth one.
 const KEYS_OF_OURS: usize = 4;
+/// Those of our fair/release.lua, which has more than the other scripts.
+const WORDS_OF_RELEASE: usize = 3 + KEYS_OF_OURS + 7;
 /// Less than the patience by a clock that runs fast.
 const PATIENCE: Nanos = 4_900_000_000;
 const PATIENCE_MS: f64 = 4_900.0;
