@@ -30,6 +30,8 @@ struct QueueEntry<Waiter> {
     rung: Option<i64>,
     /// The number of the request that is under way, and what was left for the waiter when it asked.
     asks: Option<(u64, i64)>,
+    /// Whether there was a hint since it asked last.
+    is_hinted: bool,
     waiter: Waiter,
 }
 
@@ -38,7 +40,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     /// other waiter is there.
     pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> (u64, bool) {
         self.next += 1;
-        let entry = QueueEntry { number: self.next, wish, rung: None, asks: None, waiter };
+        let entry = QueueEntry { number: self.next, wish, rung: None, asks: None, is_hinted: false, waiter };
         let queue = self.queues.entry(key.clone()).or_insert_with(|| self.spare.take().unwrap_or_default());
         queue.push_back(entry);
         (self.next, queue.len() == 1)
@@ -80,6 +82,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         let question = self.next;
         if let Some(entry) = self.entry(key, number) {
             entry.asks = Some((question, entry.rung.take().unwrap_or_else(|| entry.wish.into())));
+            entry.is_hinted = false;
         }
     }
 
@@ -123,12 +126,13 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
     }
 
     /// Returns the waiters that may ask without a ring.
-    pub(crate) fn hint(&self, key: &Key) -> Vec<Waiter> {
+    pub(crate) fn hint(&mut self, key: &Key) -> Vec<Waiter> {
         let mut least = u32::MAX;
         let mut wakes = vec![];
-        for entry in self.queues.get(key).into_iter().flatten() {
+        for entry in self.queues.get_mut(key).into_iter().flatten() {
             if wakes.is_empty() || entry.wish < least {
                 least = entry.wish;
+                entry.is_hinted = true;
                 wakes.push(entry.waiter.clone());
             }
         }
@@ -145,6 +149,8 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         let Ok(at) = queue.binary_search_by_key(&number, |entry| entry.number) else { return vec![] };
         let asked_unrung = is_let_through(queue, at);
         let Some(left) = queue.remove(at) else { return vec![] };
+        // Its last answer may be older than a hint, such as that the lock was forced open since.
+        let free = free.filter(|_| !left.is_hinted);
         if queue.is_empty() {
             self.spare = Some(same_key.remove()).filter(|spare| spare.capacity() <= MOST_SPARE);
             return vec![];

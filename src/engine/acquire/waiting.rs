@@ -209,8 +209,11 @@ impl<'a> Waiting<'a> {
 
     /// Begins a question. Returns its time limits.
     pub(crate) fn asks(&mut self) -> Bounds {
-        if let Some(position) = &mut self.count {
-            position.asks();
+        if let Some(line) = &mut self.line {
+            line.asks();
+        }
+        if let Some(count) = &mut self.count {
+            count.asks();
         }
         let now = Instant::now();
         let mute_since = self.node.asking_begins(now);

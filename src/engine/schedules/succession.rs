@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use shuttle::thread;
+
 use super::{START, all_call, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
@@ -24,6 +26,8 @@ struct Scene {
     inside: Mutex<usize>,
     /// Whether the first answer to a release that hands the lock on is lost.
     loses_an_answer: Mutex<bool>,
+    /// Whether somebody forces the lock open, so that two may be inside.
+    is_forced_open: bool,
 }
 
 impl Scene {
@@ -46,7 +50,13 @@ impl Scene {
         let first = self.queues.first(&self.name);
         let Some(chosen) = first.and_then(|(successor, _)| Chosen::of(successor)) else { return self.free(owner) };
         let next = chosen.successor.owner.clone();
-        *self.redis.lock() = Some(next.clone());
+        let mut redis = self.redis.lock();
+        if redis.as_ref() != Some(owner) {
+            drop(redis);
+            return chosen.give_up();
+        }
+        *redis = Some(next.clone());
+        drop(redis);
         let is_lost = std::mem::take(&mut *self.loses_an_answer.lock());
         let chain = Chain::next(None, 1, START).unwrap();
         let granted = Handed::Granted { sent: START, unfenceable: false, chain };
@@ -75,7 +85,12 @@ impl Scene {
                 line.succeeds_as(&successor);
             }
             let is_handed = matches!(handed, Some(Handed::Granted { .. }));
-            if is_handed || line.may_ask() && self.ask(&successor.owner) {
+            let is_granted = is_handed
+                || line.may_ask() && {
+                    line.asks();
+                    self.ask(&successor.owner)
+                };
+            if is_granted {
                 line.granted(0, true);
                 break true;
             }
@@ -93,6 +108,13 @@ impl Scene {
             }
             return false;
         }
+        if self.is_forced_open {
+            // A lost hold wakes nobody for as long as it is believed in.
+            if self.redis.lock().as_ref() == Some(&successor.owner) {
+                self.give_back(&successor.owner);
+            }
+            return true;
+        }
         *self.inside.lock() += 1;
         assert_eq!(*self.inside.lock(), 1, "two are inside");
         assert_eq!(self.redis.lock().as_ref(), Some(&successor.owner));
@@ -102,7 +124,7 @@ impl Scene {
     }
 }
 
-fn in_succession(impatient: usize, patient: usize, loses_an_answer: bool) {
+fn in_succession(impatient: usize, patient: usize, loses_an_answer: bool, is_forced_open: bool) {
     let scene = Arc::new(Scene {
         queues: Queues::default(),
         name: LockName::new("n").unwrap(),
@@ -110,23 +132,37 @@ fn in_succession(impatient: usize, patient: usize, loses_an_answer: bool) {
         redis: Mutex::default(),
         inside: Mutex::default(),
         loses_an_answer: Mutex::new(loses_an_answer),
+        is_forced_open,
+    });
+    let forced = Arc::clone(&scene);
+    let user = is_forced_open.then(|| {
+        thread::spawn(move || {
+            *forced.redis.lock() = None;
+            forced.queues.hint(&forced.name);
+        })
     });
     all_call(&scene, impatient, patient, Scene::take);
+    user.into_iter().for_each(|user| user.join().unwrap());
     assert_eq!(*scene.redis.lock(), None, "a hold is left");
     assert!(scene.queues.is_empty());
 }
 
 #[test]
 fn a_lock_goes_from_thread_to_thread() {
-    check(2_000, || in_succession(0, 4, false));
+    check(2_000, || in_succession(0, 4, false, false));
 }
 
 #[test]
 fn a_chosen_thread_that_gives_up_leaves_nothing() {
-    check(4_000, || in_succession(2, 2, false));
+    check(4_000, || in_succession(2, 2, false, false));
 }
 
 #[test]
 fn a_lost_answer_leaves_one_holder() {
-    check(4_000, || in_succession(1, 3, true));
+    check(4_000, || in_succession(1, 3, true, false));
+}
+
+#[test]
+fn a_lock_that_is_forced_open_is_taken_at_once() {
+    check(4_000, || in_succession(0, 3, false, true));
 }

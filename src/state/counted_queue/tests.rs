@@ -18,7 +18,7 @@ fn may_ask(queues: &CountedQueues<&'static str, usize>, numbers: &[u64]) -> Vec<
 
 #[test]
 fn only_smaller_wishes_ask_beside_the_first() {
-    let (queues, numbers) = queue(&[3, 3, 2, 5, 2, 1, 1]);
+    let (mut queues, numbers) = queue(&[3, 3, 2, 5, 2, 1, 1]);
     assert_eq!(may_ask(&queues, &numbers), [true, false, true, false, false, true, false]);
     assert_eq!(queues.hint(&CHANNEL), [0, 2, 5]);
 }
@@ -31,4 +31,19 @@ fn a_count_rings_in_order_those_whose_wish_fits() {
     assert_eq!(may_ask(&queues, &numbers), [true, false, true, true, false]);
     assert!(queues.free(&CHANNEL, 0).is_empty() && queues.free(&CHANNEL, -5).is_empty());
     assert!(queues.free(&"another", 9).is_empty());
+}
+
+#[test]
+fn a_hint_since_the_question_outweighs_its_answer() {
+    for comes_late in [false, true] {
+        let (mut queues, numbers) = queue(&[1, 1]);
+        if !comes_late {
+            assert_eq!(queues.hint(&CHANNEL), [0]);
+        }
+        queues.asks(&CHANNEL, numbers[0]);
+        if comes_late {
+            assert_eq!(queues.hint(&CHANNEL), [0]);
+        }
+        assert_eq!(queues.leave(&CHANNEL, numbers[0], Some(0)).contains(&1), comes_late);
+    }
 }
