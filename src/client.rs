@@ -275,7 +275,8 @@ impl Client {
     /// use lockson::{ReleaseBy, TokenOptions};
     ///
     /// let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
-    /// let guard = client.get_token_lock_with("report", options).lock()?;
+    /// let lock = client.get_token_lock_with("report", options).with_lease(std::time::Duration::from_secs(30));
+    /// let guard = lock.lock()?; // without scripts a lease is needed
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_token_lock_with(&self, name: impl AsRef<str>, options: TokenOptions) -> Lock {
