@@ -61,6 +61,9 @@ impl Cancel {
 
     /// Ends every wait with this `Cancel`, now and later.
     ///
+    /// From then on each take through its handles fails with `Cancelled`: also of a free lock, a `try_lock()`, and a
+    /// re-entry, whose outer hold stays. Guards are renewed, extended and released as before.
+    ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
     /// let stop = lockson::Cancel::new();

@@ -487,12 +487,12 @@ impl Client {
         self.handle.client_id()
     }
 
-    /// Ends every wait of this client with `Cancelled`, now and later: the first step of a shutdown, as one
-    /// [`Cancel`](crate::Cancel) on every handle. It lasts until [`close`](Self::close).
+    /// Ends every wait of this client with `Cancelled`, now and later: the first step of a shutdown. It lasts until
+    /// [`close`](Self::close).
     ///
     /// A call that may wait fails at once, also where the lock is free, so a loop over `lock()` ends. Holders go on:
-    /// their locks are renewed, and may be re-entered and released. So do calls that do not wait, as `try_lock()`, and
-    /// waits for a loss. A multi-lock ends its wait with the first of its clients. Not to be called in a signal
+    /// their locks are renewed, and may be re-entered and released, unlike after [`Cancel::cancel`](crate::Cancel::cancel).
+    /// So do calls that do not wait, as `try_lock()`, and waits for a loss. A multi-lock ends its wait with the first of its clients. Not to be called in a signal
     /// handler, because it takes a mutex. Does nothing in a forked child.
     ///
     /// ```no_run

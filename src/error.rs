@@ -86,7 +86,7 @@ words! {
         /// An argument is not possible; nothing was sent.
         BadInput = "bad_input",
         /// The caller's [`Cancel`](crate::Cancel), or [`Client::stop_waiting`](crate::Client::stop_waiting), ended the
-        /// wait; the lock is not held.
+        /// wait; nothing was taken.
         Cancelled = "cancelled",
         /// The client was closed; the lock is not held.
         Closed = "closed",

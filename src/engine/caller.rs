@@ -46,7 +46,7 @@ impl<'a> Caller<'a> {
             return Err(closed());
         }
         if self.cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; the lock is not held"));
+            return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; nothing was taken"));
         }
         if self.waits && self.lives.iter().any(|life| life.is_stopped()) {
             let text = "stop_waiting() ended the waits of the client; the lock is not held";
