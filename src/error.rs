@@ -101,7 +101,8 @@ words! {
         NotDurable = "not_durable",
         /// This thread has no such hold: never taken, released already, or held by another thread.
         NotHeld = "not_held",
-        /// The name belongs to another kind of lock, or to data that is no lock.
+        /// The name belongs to another kind of lock, or to data that is no lock. Where the key has a type that the kind
+        /// does not use, locks fail with `Refused` and the word `WRONGTYPE` instead.
         OtherKind = "other_kind",
         /// So few servers of a [red lock](crate::RedLock) answered that no majority is possible; the text says what the
         /// others said.
