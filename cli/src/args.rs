@@ -54,7 +54,7 @@ pub(crate) enum Command {
         latch: bool,
     },
     Free(free::Options),
-    /// Says what endangers locks on the servers; ends with 1 where something does
+    /// Says what endangers locks on the servers; ends with 1 where it found a danger
     Doctor {
         #[command(flatten)]
         output: Output,
