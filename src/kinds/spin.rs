@@ -90,7 +90,7 @@ impl fmt::Debug for Backoff {
 }
 
 impl Default for Backoff {
-    /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms.
+    /// Returns the back-off of Redisson: 1 ms, doubling up to 128 ms, each up to a quarter longer.
     fn default() -> Self {
         Self::exponential(Duration::from_millis(1), Duration::from_millis(128))
     }
