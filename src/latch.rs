@@ -66,7 +66,8 @@ impl CountDownLatch {
 
     /// Sets the count if there is none. Returns whether it was set. At most 2,147,483,647.
     ///
-    /// An open latch has no count, so this closes it again, as in Redisson. Let one process set the count, before the
+    /// An open latch has no count, so this closes it again, as in Redisson; a count of 0 leaves it open, and counts as
+    /// set until [`count_down`](Self::count_down) or [`delete`](Self::delete). Let one process set the count, before the
     /// others begin, and use a new name for each round: a worker that is started again must not set it.
     ///
     /// ```no_run

@@ -162,7 +162,8 @@ impl Semaphore {
         self.take(permits, Wait::within(wait))
     }
 
-    /// Gives permits back, whoever took them, and makes the semaphore if there is none, as in Redisson.
+    /// Gives permits back, whoever took them, and makes the semaphore if there is none, as in Redisson. Zero permits
+    /// are no error, and do nothing.
     ///
     /// [`Permits`] give themselves back; this is for permits that were
     /// [left](Permits::leave_to_release), and for permits of a process that died. After the semaphore was deleted or
@@ -183,7 +184,7 @@ impl Semaphore {
         self.give_back(permits, true).map(drop)
     }
 
-    /// Gives permits back to an existing semaphore. Returns whether there is one.
+    /// Gives permits back to an existing semaphore. Returns whether there is one; of zero permits always `false`.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;
