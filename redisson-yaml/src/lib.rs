@@ -367,6 +367,8 @@ impl Reader {
     fn no_effect(&mut self, key: &str) -> Result<()> {
         if WITHOUT_EFFECT.contains(&key) || key.starts_with("ssl") {
             self.warn(key, "locks do not depend on it");
+        } else if COUNTED.contains(&key) {
+            return Err(config(&format!("{key} in the Redisson configuration stands in the wrong section")));
         } else if let Some(meant) = COUNTED.iter().find(|counted| is_almost(key, counted)) {
             return Err(config(&format!("{key} in the Redisson configuration is no setting; is {meant} meant?")));
         } else {

@@ -109,6 +109,11 @@ fn a_text_names_the_setting_or_the_line_and_what_to_do() {
     check("singleServerConfig: {adress: 'redis://h'}", &["adress in", "is address meant?"]);
     check("singleServerConfig: {address: 'redis://h', databse: 3}", &["databse", "is database meant?"]);
     check("lockWatchDogTimout: 3", &["lockWatchDogTimout", "is lockWatchdogTimeout meant?"]);
+    check("timeout: 3", &["timeout in", "wrong section"]);
+    check(
+        "singleServerConfig: {address: 'redis://h', lockWatchdogTimeout: 3}",
+        &["lockWatchdogTimeout", "wrong section"],
+    );
     check(
         "singleServerConfig: {address: 'redis://h', credentialsResolver: !<a.B> {}}",
         &["credentialsResolver", "username"],
