@@ -17,6 +17,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use clap_complete::Shell;
 
 use crate::args::{Args, Command};
 use crate::output::report;
@@ -51,10 +52,7 @@ fn main() -> ExitCode {
         Command::Top { beginning, every, listing } => list::top(&connection, &beginning, every, listing),
         Command::Serve(options) => serve::serve(&connection, &options),
         Command::Bench { time, output } => bench::bench(&connection, time, output),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Args::command(), "lockson", &mut io::stdout());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { shell } => completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man => man().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|failure| {
@@ -66,6 +64,13 @@ fn main() -> ExitCode {
         report(&failure);
         ExitCode::from(FAILED)
     })
+}
+
+/// Prints the completions for a shell. `clap_complete` panics where its output is refused, so it gets a buffer.
+fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = vec![];
+    clap_complete::generate(shell, &mut Args::command(), "lockson", &mut script);
+    Ok(io::stdout().write_all(&script)?)
 }
 
 /// Prints one man page for the program and its commands.

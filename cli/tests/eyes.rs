@@ -286,6 +286,17 @@ fn completions_and_the_man_page_name_every_command() {
     }
 }
 
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    for arguments in [&["completions", "bash"][..], &["man"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockson"));
+        let output = command.args(arguments).stdout(writer).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
 /// Checks all rows of the table, each with a held lock and a waiter.
 fn check(url: &str) {
     let (holder, waiter) = (Client::connect(url).unwrap(), Client::connect(url).unwrap());
