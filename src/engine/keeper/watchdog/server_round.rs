@@ -97,18 +97,26 @@ impl ServerRound<'_> {
         }
     }
 
-    /// Waits for the replicas of renewed holds, by one request for the batch. A hold that the
-    /// replicas lack is not renewed: where a master is cut off from its replicas, another client may take the lock from
-    /// the promoted replica.
-    fn confirm<'a>(&mut self, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
-        let renewed = answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed);
-        let mut waiting: Vec<_> =
-            renewed.filter_map(|(due, answer)| Some((&due.hold, due.hold.needs()?, answer))).collect();
+    /// Waits for the replicas of holds that were renewed by requests sent after `sent`, by one request for the batch. A
+    /// hold that the replicas lack is not renewed: where a master is cut off from its replicas, another client may take
+    /// the lock from the promoted replica. Nobody else's renewal waits for them.
+    fn confirm<'a>(&mut self, sent: Instant, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
+        let (mut waiting, mut others) = (vec![], vec![]);
+        for (due, answer) in answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed) {
+            match due.hold.needs() {
+                Some(needs) => waiting.push((&due.hold, needs, answer)),
+                None => others.extend(due.turn.lease.map(|lease| (&due.hold, lease))),
+            }
+        }
         let Some(needs) = waiting.iter().map(|(_, needs, _)| *needs).reduce(|one, other| one.and(other)) else {
             return;
         };
+        for (hold, lease) in others {
+            self.with_ledger(hold, |ledger, _| ledger.renewed(sent, lease));
+        }
         // Replicas that are late delay the other holds of the server once, and not for each batch.
-        let needs = if self.waited.is_zero() { needs } else { needs.at_most(SHORTEST_ATTEMPT) };
+        let is_first = self.waited.is_zero();
+        let needs = needs.at_most(if is_first { self.longest_wait() } else { SHORTEST_ATTEMPT });
         let began = Instant::now();
         let patience = self.keeper.config.command_timeout;
         let copies = (self.waited < patience).then(|| {
@@ -136,8 +144,14 @@ impl ServerRound<'_> {
             }
         }
         if is_late {
-            self.waited += began.until(Instant::now());
+            // The first wait, however long, leaves the others their time.
+            self.waited += if is_first { SHORTEST_ATTEMPT } else { began.until(Instant::now()) };
         }
+    }
+
+    /// The longest wait for replicas. A section with a long lease may have more time than the other holds can spare.
+    fn longest_wait(&self) -> Duration {
+        self.keeper.watchdog_lease.duration() / 2
     }
 }
 
@@ -185,6 +199,7 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
+        let sent = Instant::now();
         requests.iter().flatten().for_each(|due| due.hold.watch(self.server.number()));
         let call = |request: &Vec<&Due>| {
             let kind = &request[0].hold.kind;
@@ -205,7 +220,7 @@ impl RenewalHost for ServerRound<'_> {
                 .iter()
                 .zip(&mut outcomes)
                 .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
-            self.confirm(answers.flatten());
+            self.confirm(sent, answers.flatten());
         }
         Ok(outcomes)
     }
@@ -218,7 +233,10 @@ impl RenewalHost for ServerRound<'_> {
         let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
         let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
         let (call, confirmation) = match renewal(self, due) {
-            Some(renewal) => (hold.kind.renew(&[renewal]), hold.confirmation(None)),
+            Some(renewal) => {
+                let needs = hold.needs().map(|needs| needs.at_most(self.longest_wait()));
+                (hold.kind.renew(&[renewal]), needs.map(|needs| hold.kind.confirmation(&hold.name, needs)))
+            }
             None => (hold.kind.look(&[claim(due)]).following_its_key(), None),
         };
         let call = call.confirmed(confirmation.clone(), is_renewed);

@@ -33,6 +33,35 @@ fn a_renewal_that_no_replica_has_prolongs_nothing() {
     eventually(SOON, "the lost lock is cleared away", || copied.master.keys().is_empty());
 }
 
+/// A section with a long lease may wait for its replica for longer than the other holds live.
+#[test]
+fn a_long_wait_for_a_replica_costs_no_other_hold() {
+    let copied = Copied::start(1);
+    let client = brisk(&copied.master).connect().unwrap();
+    let usual = client.get_lock(fresh("usual")).owned().lock().unwrap();
+    let lock = client.get_lock(fresh("nested"));
+    let _outer = lock.lock().unwrap();
+    let patient = lock.with_lease(SOON * 6).with_durability(one().within(SOON * 3));
+    patient.lock().unwrap().unlock().unwrap();
+    copied.replicas[0].pause();
+    assert_eq!(usual.wait_lost(TTL * 3), None);
+}
+
+/// The two kinds of lock are renewed by a request each.
+#[test]
+fn a_late_replica_costs_no_hold_that_does_without_it() {
+    let copied = Copied::start(2);
+    let client = Client::builder(&copied.master.url()).watchdog(TTL * 2, TICK).command_timeout(ms(1_000));
+    let client = client.connect().unwrap();
+    let both = Durability::replicas(2).within(ms(1_500));
+    let both = client.get_lock(fresh("both")).owned().with_durability(both).lock().unwrap();
+    let one = client.get_fenced_lock(fresh("one")).owned().with_durability(one()).lock().unwrap();
+    thread::sleep(TICK * 5);
+    copied.replicas[1].pause();
+    assert_eq!(both.wait_lost(SOON), Some(Loss::Expired));
+    assert_eq!(one.wait_lost(TTL), None);
+}
+
 #[test]
 fn a_batch_of_renewals_waits_once() {
     let copied = Copied::start(1);
