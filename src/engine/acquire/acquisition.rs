@@ -186,9 +186,7 @@ impl<'a> Acquisition<'a> {
                         if answer.unfenceable {
                             self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
                         }
-                        if let Some(position) = &self.waiting.count {
-                            position.answered(0);
-                        }
+                        self.waiting.heard_busy();
                         // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(TakeOutcome::Busy(
                             u64::try_from(ttl_ms)

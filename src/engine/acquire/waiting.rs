@@ -223,6 +223,12 @@ impl<'a> Waiting<'a> {
         Bounds { retry_until: own.retry_until.min(all.retry_until), end: own.end.min(all.end), ..own }
     }
 
+    /// Takes the answer "busy", which leaves nothing for the other threads.
+    pub(crate) fn heard_busy(&self) {
+        self.line.iter().for_each(|line| line.answered(0));
+        self.count.iter().for_each(|count| count.answered(0));
+    }
+
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
     fn turn_comes(&mut self) -> Option<Instant> {
         self.follow();

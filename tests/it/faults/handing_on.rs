@@ -223,6 +223,28 @@ fn a_chosen_thread_is_not_tied_to_a_release_that_hangs() {
     rig.eventually_no_keys(SOON);
 }
 
+/// The first thread in line sleeps on, so that the lock can be handed to it.
+#[test]
+fn threads_that_give_up_wake_nobody() {
+    let rig = Rig::start();
+    let client = rig.client();
+    hears(&rig, &client);
+    let lock = client.get_lock(NAME);
+    let guard = lock.owned().lock().unwrap();
+    thread::scope(|scope| {
+        let waiting = waiter(scope, &client, lock.clone());
+        let mark = rig.proxy.mark();
+        for _ in 0..20 {
+            assert!(lock.try_lock_for(ms(1)).unwrap().is_none());
+        }
+        // The first one asks by itself once a second.
+        let asked = rig.proxy.fitting_since(mark, &rig.script("acquire")).len();
+        assert!(asked <= 25, "{asked} questions");
+        guard.unlock().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
 /// Threads of one process that hand the lock on and on do not keep it: another client hears a message.
 #[test]
 fn another_client_is_served_beside_a_lock_that_is_handed_on() {
