@@ -65,9 +65,8 @@ impl Cells {
 
     /// Lets a thread ask without a place in a queue where no thread waits, and none listens at this server.
     pub(crate) fn ahead(&self, server: &Arc<Server>) -> Option<Ahead<'_>> {
-        let nobody_waits =
-            self.local_queues.is_empty() && self.counted_queues.is_empty() && self.hub(server).is_quiet();
-        (nobody_waits && !self.asks_ahead.swap(true, Ordering::Acquire)).then_some(Ahead(&self.asks_ahead))
+        let ahead = (!self.asks_ahead.swap(true, Ordering::Acquire)).then(|| Ahead(&self.asks_ahead));
+        ahead.filter(|_| self.local_queues.is_empty() && self.counted_queues.is_empty() && self.hub(server).is_quiet())
     }
 
     /// Ends the listening connections, and wakes every waiter.
@@ -79,5 +78,33 @@ impl Cells {
 impl Drop for Ahead<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hub::Report;
+    use super::*;
+    use crate::bell::Bell;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Reports for Nobody {
+        fn take(&self, _: &Arc<Server>, _: Report) {}
+    }
+
+    #[test]
+    fn one_thread_asks_ahead_while_nobody_waits() {
+        let (server, bell) = (Arc::new(Server::for_test("redis://127.0.0.1:1")), Bell::new());
+        let cells = Cells::new(Duration::from_secs(1), Arc::new(Nobody));
+        let first = cells.ahead(&server);
+        let others = [(); 3].map(|()| cells.ahead(&server).is_some());
+        assert_eq!((first.is_some(), others), (true, [false; 3]));
+        drop(first);
+        let waits = cells.local_queues.join(LockName::new("n").unwrap(), 1, &bell, false);
+        assert!(cells.ahead(&server).is_none());
+        drop(waits);
+        assert!(cells.ahead(&server).is_some());
     }
 }

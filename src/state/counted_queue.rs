@@ -36,14 +36,15 @@ struct QueueEntry<Waiter> {
 }
 
 impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
-    /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers, and whether no
-    /// other waiter is there.
-    pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter) -> (u64, bool) {
+    /// Adds a waiter that wants `wish`. Returns its number, which is greater than all earlier numbers, but 0 for a
+    /// waiter that came before all others, of which there is one at most.
+    pub(crate) fn join(&mut self, key: &Key, wish: u32, waiter: Waiter, is_oldest: bool) -> u64 {
         self.next += 1;
-        let entry = QueueEntry { number: self.next, wish, rung: None, asks: None, is_hinted: false, waiter };
+        let number = if is_oldest { 0 } else { self.next };
+        let entry = QueueEntry { number, wish, rung: None, asks: None, is_hinted: false, waiter };
         let queue = self.queues.entry(key.clone()).or_insert_with(|| self.spare.take().unwrap_or_default());
-        queue.push_back(entry);
-        (self.next, queue.len() == 1)
+        queue.insert(if is_oldest { 0 } else { queue.len() }, entry);
+        number
     }
 
     /// Whether a waiter may ask: it was rung, or every waiter before wants more.

@@ -128,17 +128,19 @@ impl<'a> Waiting<'a> {
 
     /// Joins the queue of the threads of this process, for a kind that has one.
     pub(crate) fn join_queue(&mut self) {
-        self.ahead = None;
-        let (cells, bell) = (&self.engine.cells, || self.caller.bell());
+        let (cells, bell, was_ahead) = (&self.engine.cells, || self.caller.bell(), self.ahead.is_some());
         match self.queueing {
             Queueing::Line if self.line.is_none() => {
-                self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell()));
+                self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell(), was_ahead));
             }
             Queueing::Counted(wish) if self.count.is_none() => {
-                self.count = Some(cells.counted_queues.join(self.name.semaphore_channel().text(), wish, bell()));
+                let channel = self.name.semaphore_channel().text();
+                self.count = Some(cells.counted_queues.join(channel, wish, bell(), was_ahead));
             }
             _ => {}
         }
+        // Until here nobody else could ask ahead, so this thread came before all in the queue.
+        self.ahead = None;
     }
 
     /// Leaves the queue, so that the next thread need not wait for an observer.

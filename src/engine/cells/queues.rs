@@ -28,8 +28,6 @@ pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
     queues: &'a Queues<Key>,
     key: Key,
     number: u64,
-    /// Whether nobody was before the thread when it came.
-    came_first: bool,
     /// What the last answer left, if messages were heard while the thread asked.
     left: Option<i64>,
 }
@@ -41,10 +39,11 @@ impl<Key> Default for Queues<Key> {
 }
 
 impl<Key: Clone + Hash + Eq> Queues<Key> {
-    pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell) -> Position<'_, Key> {
-        let (number, came_first) =
-            self.change(|queues| queues.join(&key, wish, QueuedThread { bell: bell.clone(), successor: None }));
-        Position { queues: self, key, number, came_first, left: None }
+    /// Joins the queue: at its end, or before all others as the thread that asked ahead of them.
+    pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell, was_ahead: bool) -> Position<'_, Key> {
+        let waiter = QueuedThread { bell: bell.clone(), successor: None };
+        let number = self.change(|queues| queues.join(&key, wish, waiter, was_ahead));
+        Position { queues: self, key, number, left: None }
     }
 
     /// Wakes those who may ask, because something may be free.
@@ -121,7 +120,7 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     }
 
     pub(crate) fn may_ask(&self) -> bool {
-        self.came_first || self.queues.by_key.lock().may_ask(&self.key, self.number)
+        self.queues.by_key.lock().may_ask(&self.key, self.number)
     }
 
     /// The number of threads in the queue.
@@ -181,7 +180,7 @@ mod tests {
                 match step {
                     0 | 1 => {
                         let bell = Bell::new();
-                        waiting.push((queues.join("n", 1, &bell), bell));
+                        waiting.push((queues.join("n", 1, &bell, false), bell));
                     }
                     2 | 3 if !waiting.is_empty() => {
                         drop(waiting.remove(which % waiting.len()));

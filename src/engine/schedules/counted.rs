@@ -29,7 +29,7 @@ impl Scene {
     /// Acts as a caller that gives up only on request. Returns whether it was granted its wish.
     fn take(&self, wish: u32, cancel: &Cancel) -> bool {
         let bell = Bell::new();
-        let mut position = self.queues.join(CHANNEL.to_owned(), wish, &bell);
+        let mut position = self.queues.join(CHANNEL.to_owned(), wish, &bell, false);
         let _hung = cancel.hang(&bell);
         loop {
             if position.may_ask() {

@@ -27,7 +27,7 @@ struct Scene {
 /// Acts as a caller that gives up only on request. Returns whether it held the lock.
 fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let bell = Bell::new();
-    let place = scene.local_queues.join(scene.name.clone(), 1, &bell);
+    let place = scene.local_queues.join(scene.name.clone(), 1, &bell, false);
     let _hung = cancel.hang(&bell);
     loop {
         if place.may_ask() {

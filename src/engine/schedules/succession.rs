@@ -73,7 +73,7 @@ impl Scene {
     /// Waits as a caller that gives up only on request. Returns whether it held the lock.
     fn take(&self, cancel: &Cancel) -> bool {
         let bell = Bell::new();
-        let mut line = self.queues.join(self.name.clone(), 1, &bell);
+        let mut line = self.queues.join(self.name.clone(), 1, &bell, false);
         let mut successor = self.successor(&bell);
         line.succeeds_as(&successor);
         let _hung = cancel.hang(&bell);

@@ -165,7 +165,7 @@ impl World {
 
     fn join(&mut self, wish: u32) {
         self.budget.joins -= 1;
-        let (number, _) = self.queues.join(&CHANNEL, wish, self.joined);
+        let number = self.queues.join(&CHANNEL, wish, self.joined, false);
         self.waiters.push(Waiter { id: self.joined, number, wish, woken: true, request: Request::None });
         self.joined += 1;
     }

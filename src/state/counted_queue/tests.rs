@@ -8,7 +8,7 @@ const CHANNEL: &str = "c";
 /// A queue with a waiter for each wish; a waiter is its index.
 fn queue(wishes: &[u32]) -> (CountedQueues<&'static str, usize>, Vec<u64>) {
     let mut queues = CountedQueues::default();
-    let numbers = wishes.iter().enumerate().map(|(index, wish)| queues.join(&CHANNEL, *wish, index).0).collect();
+    let numbers = wishes.iter().enumerate().map(|(index, wish)| queues.join(&CHANNEL, *wish, index, false)).collect();
     (queues, numbers)
 }
 

@@ -223,6 +223,33 @@ fn a_chosen_thread_is_not_tied_to_a_release_that_hangs() {
     rig.eventually_no_keys(SOON);
 }
 
+/// The first thread asks before it joins the queue, and the others come while its answer is on its way.
+#[test]
+fn a_thread_that_asked_ahead_is_served_first() {
+    let rig = Rig::start();
+    let (guard, client) = (rig.direct().get_lock(NAME).owned().lock().unwrap(), rig.client());
+    let (lock, (tell, told)) = (client.get_lock(NAME), unbounded());
+    let first = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (lock, tell) = (lock.clone(), tell.clone());
+            scope.spawn(move || {
+                let _guard = lock.lock().unwrap();
+                tell.send(number).unwrap();
+            });
+            if number == 0 {
+                first.wait_hit(SOON);
+            } else {
+                eventually(SOON, "the next one waits", || client.waiting().len() == number);
+            }
+        }
+        first.release();
+        eventually(SOON, "all wait", || client.waiting().len() == 3);
+        guard.unlock().unwrap();
+    });
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
+}
+
 /// The first thread in line sleeps on, so that the lock can be handed to it.
 #[test]
 fn threads_that_give_up_wake_nobody() {
