@@ -121,9 +121,8 @@ impl Pool {
     /// Keeps a connection that was opened without a slot; closes it if no slot is free.
     pub(super) fn adopt(&self, connection: Box<Connection>) {
         let mut state = self.state.lock();
+        // The state is free again before the connection is dropped.
         if state.closed || state.open >= self.most {
-            drop(state);
-            drop(connection);
             return;
         }
         state.open += 1;
@@ -141,10 +140,7 @@ impl Pool {
     pub(super) fn opened(&self, stream: Weak<Stream>) {
         let mut state = self.state.lock();
         if state.closed {
-            if let Some(stream) = stream.upgrade() {
-                shut_down(&stream);
-            }
-            return;
+            return shut_down(&stream);
         }
         state.streams.retain(|stream| stream.strong_count() > 0);
         state.streams.push(stream);
@@ -158,22 +154,20 @@ impl Pool {
         if state.waiting > 0 {
             self.freed.notify_all();
         }
+        // Before the connections are.
         drop(state);
-        drop(idle);
     }
 
     /// Closes connections that were idle for `limit`, except the last used one. Returns the time of the next check.
     pub(super) fn trim(&self, now: Instant, limit: Duration) -> Option<Instant> {
+        // Declared first, and so dropped when the state is free again.
         let mut closing = vec![];
         let mut state = self.state.lock();
         while state.idle.len() > 1 && state.idle[0].since.after(limit) <= now {
             closing.push(state.idle.remove(0));
             state.open -= 1;
         }
-        let next = (state.idle.len() > 1).then(|| state.idle[0].since.after(limit));
-        drop(state);
-        drop(closing);
-        next
+        (state.idle.len() > 1).then(|| state.idle[0].since.after(limit))
     }
 
     /// Whether [`Pool::trim`] may have a connection to close later.
@@ -187,20 +181,16 @@ impl Pool {
 
     /// Closes every connection, also those in use.
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        state.open -= state.idle.len();
-        let idle = std::mem::take(&mut state.idle);
-        drop(state);
-        drop(idle);
+        // Who takes an idle connection between these steps has the end of its stream.
+        self.state.lock().closed = true;
+        self.close_idle();
         self.shut_down();
-        self.freed.notify_all();
     }
 
     /// Ends every operation under way. The pool stays open.
     pub(super) fn shut_down(&self) {
         let streams = std::mem::take(&mut self.state.lock().streams);
-        streams.iter().filter_map(Weak::upgrade).for_each(|stream| shut_down(&stream));
+        streams.iter().for_each(shut_down);
     }
 
     fn tell_one(&self, state: &State) {

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -101,10 +101,10 @@ impl TimedStream {
     }
 }
 
-/// Ends every operation on a stream, from any thread.
-pub(super) fn shut_down(stream: &Stream) {
+/// Ends every operation on a stream that is still open, from any thread.
+pub(super) fn shut_down(stream: &Weak<Stream>) {
     // An error means that the stream is shut down already.
-    let _ = shutdown(stream, Shutdown::Both);
+    let _ = stream.upgrade().map(|stream| shutdown(&stream, Shutdown::Both));
 }
 
 /// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.

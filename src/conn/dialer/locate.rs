@@ -137,7 +137,7 @@ impl Locator {
             return;
         }
         drop(state);
-        end(&[stream]);
+        shut_down(&stream);
     }
 
     /// Whether the server has moved since the connection of this identity was opened.
@@ -203,7 +203,8 @@ impl Shared {
             let mut state = self.state.lock();
             let left = state.learn(begun, seen, &*self.dialer_to);
             drop(state);
-            end(&left);
+            // A late reply of a former master counts for nothing.
+            left.iter().for_each(shut_down);
             self.changed.notify_all();
             if !self.wait(|state, now| Some(begun.after(if state.hurries(now) { HURRIED } else { CALM }))) {
                 return;
@@ -277,11 +278,6 @@ fn is_of_the_place(fault: &Fault) -> bool {
         Fault::Refused(refusal) => refusal.is_of_replica(),
         Fault::Unanswered(..) => false,
     }
-}
-
-/// Ends every operation on these streams, so that a late reply of a former master counts for nothing.
-fn end(streams: &[Weak<Stream>]) {
-    streams.iter().filter_map(Weak::upgrade).for_each(|stream| shut_down(&stream));
 }
 
 /// The advice for a replica at the place that was told for the master.
