@@ -11,27 +11,11 @@ pub(super) fn slot_of(key: &[u8]) -> Slot {
     Slot(crc16(hashed_part(key)) % SLOTS)
 }
 
-/// The CRC-16 of XMODEM: polynomial 0x1021, no reflection, starting with zero.
+/// The CRC-16 of XMODEM: polynomial 0x1021, no reflection, starting with zero. A product of the polynomial and half a byte
+/// has no carries, so it is what the half byte leaves.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, &byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
-}
-
-const TABLE: [u16; 256] = table();
-
-const fn table() -> [u16; 256] {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
+    halves.fold(0, |crc: u16, half| (crc << 4) ^ (0x1021 * ((crc >> 12) ^ u16::from(half))))
 }
 
 #[cfg(test)]
