@@ -596,7 +596,7 @@ impl ClientBuilder {
             }
         };
         let server = Server::new(dialer, config.max_connections);
-        opened(config, owners, Box::new(Standalone::new(server)))
+        opened(config, owners, Box::new(Standalone(Arc::new(server))))
     }
 
     /// A client of these servers, whatever the URL says.

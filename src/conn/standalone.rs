@@ -10,36 +10,28 @@ use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 
 /// One server for all keys.
-pub(crate) struct Standalone {
-    server: Arc<Server>,
-}
-
-impl Standalone {
-    pub(crate) fn new(server: Server) -> Self {
-        Self { server: Arc::new(server) }
-    }
-}
+pub(crate) struct Standalone(pub(crate) Arc<Server>);
 
 impl Topology for Standalone {
     fn route(&self, _key: &[u8]) -> Route {
-        Route::to(&self.server)
+        Route::to(&self.0)
     }
 
     fn server(&self, _number: ServerNumber) -> Option<Arc<Server>> {
-        Some(Arc::clone(&self.server))
+        Some(Arc::clone(&self.0))
     }
 
     fn servers(&self) -> Vec<Arc<Server>> {
-        vec![Arc::clone(&self.server)]
+        vec![Arc::clone(&self.0)]
     }
 
     fn greet(&self, limit: Duration) -> Result<()> {
         let limits = Limits::by(Instant::now().after(limit));
         let ping = [command(&["PING"])];
-        self.server.questions(limits, |send| Stop::at_a_refusal(&send(&ping)?)).map_err(Fault::into_error)
+        self.0.questions(limits, |send| Stop::at_a_refusal(&send(&ping)?)).map_err(Fault::into_error)
     }
 
     fn close(&self) {
-        self.server.close();
+        self.0.close();
     }
 }

@@ -138,7 +138,7 @@ mod tests {
         let (url, noted) = ("redis://127.0.0.1:1", Arc::<Noted>::default());
         let config = ClientBuilder::new(url).observer(Arc::clone(&noted)).config;
         let server = Server::for_test(url);
-        let engine = Engine::new(config, crate::owner::Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let engine = Engine::new(config, crate::owner::Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
         let at = Instant::from_millis;
         let _pretence = at(1_000_000).pretend();
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
@@ -163,7 +163,7 @@ mod tests {
         let url = "redis://127.0.0.1:1";
         let server = Server::for_test(url);
         let engine =
-            Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
+            Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
         let lease = |millis| Lease::new(Duration::from_millis(millis)).unwrap();
         let (owner, now) = (engine.owners.draw(ThreadId::current().number()), Instant::now());
         let promise = Promise::Leased { until: now.after(Duration::from_millis(300)) };
@@ -181,7 +181,7 @@ mod tests {
         let url = "redis://127.0.0.1:1";
         let config = ClientBuilder::new(url).observer(Quiet).config;
         let server = Server::for_test(url);
-        let engine = Engine::new(config, Owners::new(), Box::new(Standalone::new(server))).unwrap();
+        let engine = Engine::new(config, Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
         let jobs = || format!("{:?}", engine.keeper.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();
         for gives_back in [true, false] {

@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_watchdog_that_panics_goes_on() {
-        let engine = engine_of(Box::new(Standalone::new(Server::for_test("redis://127.0.0.1:1"))));
+        let engine = engine_of(Box::new(Standalone(Arc::new(Server::for_test("redis://127.0.0.1:1")))));
         let kind = Arc::new(Falls::default());
         let hold = hold_of(&engine, Arc::clone(&kind) as Arc<dyn Kind>);
         engine.cells.registry.add(Arc::clone(&hold));

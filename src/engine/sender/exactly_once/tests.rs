@@ -378,7 +378,7 @@ fn a_cleanup_publishes_as_the_client_chose_later() {
     });
     let server = Server::for_test(&scripted.url()).choosing(Arc::new(PubSubChoice::on_cluster(None)));
     let builder = Client::builder(&scripted.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
-    let client = builder.open(Box::new(Standalone::new(server))).unwrap();
+    let client = builder.open(Box::new(Standalone(Arc::new(server)))).unwrap();
     let guard = client.get_lock("a").lock().expect("an acquire publishes nothing");
     assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Connection);
     let releases = || scripted.seen().into_iter().filter(|seen| what(seen) == What::Last).collect::<Vec<_>>();

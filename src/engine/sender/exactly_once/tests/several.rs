@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{SOON, TIMEOUT, eventually};
@@ -25,7 +26,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 fn served(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> (Scripted, Standalone) {
     let scripted = Scripted::start(script);
-    let server = Standalone::new(Server::for_test(&scripted.url()));
+    let server = Standalone(Arc::new(Server::for_test(&scripted.url())));
     (scripted, server)
 }
 
@@ -146,9 +147,9 @@ fn nodes_that_do_not_answer_cost_one_time_limit() {
     let (_gone, gone) = served(|seen| if is(seen, "open") { ONE } else { Reaction::HangUp });
     // Accepts no connection: the introduction has no reply.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent = Standalone::new(Server::for_test(&format!("redis://{}", listener.local_addr().unwrap())));
+    let silent = Standalone(Arc::new(Server::for_test(&format!("redis://{}", listener.local_addr().unwrap()))));
     // A port without a listener.
-    let closed = Standalone::new(Server::for_test("redis://127.0.0.1:1"));
+    let closed = Standalone(Arc::new(Server::for_test("redis://127.0.0.1:1")));
     let open = &calls(&["open"])[0];
     let open = [&quick, &mute, &gone].map(|topology| send(topology, open, within(SOON)));
     assert!(send_all(open.into(), None).into_iter().all(|answer| answer.is_ok()));
@@ -188,7 +189,7 @@ fn a_transient_refusal_is_repeated_beside_the_others() {
 
 #[test]
 fn a_dead_node_is_asked_once_and_not_waited_for() {
-    let closed: Vec<_> = (0..3).map(|_| Standalone::new(Server::for_test("redis://127.0.0.1:1"))).collect();
+    let closed: Vec<_> = (0..3).map(|_| Standalone(Arc::new(Server::for_test("redis://127.0.0.1:1")))).collect();
     let call = &calls(&["a"])[0];
     let begun = Instant::now();
     // The first requests find out, the others are not sent.
