@@ -559,11 +559,11 @@ impl ClientBuilder {
     /// `Config` for impossible settings, a malformed URL, or a file for TLS that cannot be used; `Unsupported` for TLS
     /// without the cargo feature `tls`.
     pub fn connect_lazily(self) -> Result<Client> {
-        let Self { url, config } = self;
+        let Self { target, config } = self;
         let (config, owners) = (config.checked()?, Owners::new());
         // An owner id in Redis begins with the id of the client, so `CLIENT LIST` leads from an owner to its process.
         let shown = owners.connection_name(&config.client_name);
-        let target = Target::parse(&url.0)?;
+        let target = target?;
         #[cfg(feature = "credentials")]
         config.check_credentials(&target)?;
         #[cfg(feature = "tls")]
@@ -572,12 +572,8 @@ impl ClientBuilder {
         let tls = None;
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();
-        let plain = move |number, address| Dialer::new(number, address, tls.clone(), shown.clone());
-        let plain: Arc<MakesDialers> = Arc::new(plain);
-        // Sentinels have a login of their own.
-        let of_sentinel = Arc::clone(&plain);
         let dialer: Arc<MakesDialers> = Arc::new(move |number, address| {
-            let dialer = plain(number, address);
+            let dialer = Dialer::new(number, address, tls.clone(), shown.clone());
             #[cfg(feature = "credentials")]
             let dialer = dialer.with_credentials(provider.clone());
             dialer
@@ -587,7 +583,7 @@ impl ClientBuilder {
         let master = Master { label, endpoint, command_timeout, dialer: Arc::clone(&dialer) };
         let dialer = match target {
             Target::Fixed(address) => dialer(number, address),
-            Target::Sentinel(service) => master.of_service(service, of_sentinel),
+            Target::Sentinel(service) => master.of_service(service),
             Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
             Target::Cluster(login, seeds) => {
                 let (most, is_sharded) = (config.max_connections, config.sharded_pub_sub);

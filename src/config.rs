@@ -1,6 +1,6 @@
 //! All settings with their defaults and units, and the builder that sets them.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,21 +30,9 @@ use crate::time::Lease;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until connect()"]
 pub struct ClientBuilder {
-    pub(crate) url: Url,
+    /// What the URL leads to, which shows no password.
+    pub(crate) target: Result<Target>,
     pub(crate) config: Config,
-}
-
-/// A URL without a text form, because a URL may contain a password.
-#[derive(Clone)]
-pub(crate) struct Url(pub(crate) String);
-
-impl Debug for Url {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Target::parse(&self.0) {
-            Ok(target) => write!(f, "{target}"),
-            Err(error) => write!(f, "{error}"),
-        }
-    }
 }
 
 /// The settings of a client.
@@ -76,7 +64,7 @@ pub(crate) struct Config {
 
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
-        Self { url: Url(url.to_owned()), config: Config::default() }
+        Self { target: Target::parse(url), config: Config::default() }
     }
 
     fn with(mut self, set: impl FnOnce(&mut Config)) -> Self {

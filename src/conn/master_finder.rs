@@ -33,12 +33,18 @@ pub(crate) struct Master {
 }
 
 impl Master {
-    /// The master of a service. `of_sentinel` makes the dialer of a sentinel, whose login is another.
-    pub(crate) fn of_service(self, service: Service, of_sentinel: Arc<MakesDialers>) -> Dialer {
+    /// The master of a service.
+    pub(crate) fn of_service(self, service: Service) -> Dialer {
         let login = service.master.clone();
         let limit = Limit::of(self.command_timeout);
-        let longest_silence = Some(LONGEST_SILENCE);
-        let of_sentinel = move |number, address| Dialer { longest_silence, ..of_sentinel(number, address) };
+        let dialer = Arc::clone(&self.dialer);
+        // Sentinels have a login of their own.
+        let of_sentinel = move |number, address| Dialer {
+            longest_silence: Some(LONGEST_SILENCE),
+            #[cfg(feature = "credentials")]
+            provider: None,
+            ..dialer(number, address)
+        };
         self.told_by(Sentinels::new(service, limit, Arc::new(of_sentinel)), login)
     }
 
