@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cancel::Cancel;
 use crate::durability::Durability;
 use crate::engine::{Handle, Inquiry, Modifiers};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::Hold;
 use crate::kinds::leader::{self, Leader, LeaderLock, Reading};
@@ -245,7 +245,7 @@ impl Candidate {
     ///
     /// As [`Lock::lock`], and `BadInput` for too long a text.
     pub fn campaign(&self) -> Result<Leadership> {
-        self.checked()?.lock.lock()
+        self.checked()?.lock()
     }
 
     /// Leads if no other candidate does, without waiting; `None` where another one leads.
@@ -263,7 +263,7 @@ impl Candidate {
     ///
     /// As [`Lock::try_lock`], and `BadInput` for too long a text.
     pub fn try_campaign(&self) -> Result<Option<Leadership>> {
-        self.checked()?.lock.try_lock()
+        self.checked()?.try_lock()
     }
 
     /// Waits until this candidate leads, for at most `wait`; `None` when the time is up.
@@ -280,7 +280,7 @@ impl Candidate {
     ///
     /// As [`Lock::try_lock_for`], and `BadInput` for too long a text.
     pub fn campaign_for(&self, wait: Duration) -> Result<Option<Leadership>> {
-        self.checked()?.lock.try_lock_for(wait)
+        self.checked()?.try_lock_for(wait)
     }
 
     /// Campaigns, runs `work` as the leader, resigns, and returns what `work` returned: a job on one machine at a time.
@@ -322,12 +322,8 @@ impl Candidate {
         &self.text
     }
 
-    fn checked(&self) -> Result<&Self> {
-        if self.text.len() > LockName::LONGEST {
-            let text = format!("a candidate has at most {} bytes; this one has {}", LockName::LONGEST, self.text.len());
-            return Err(Error::new(ErrorKind::BadInput, text));
-        }
-        Ok(self)
+    fn checked(&self) -> Result<&OwnedLock<Term>> {
+        LockName::check_length("a candidate", &self.text).map(|()| &self.lock)
     }
 }
 

@@ -97,7 +97,8 @@ impl LockName {
         Ok(Self { part: Some(Arc::new(part)), ..self })
     }
 
-    fn check_length(what: &str, text: &str) -> Result<(), Error> {
+    /// Refuses a text that is longer than any name.
+    pub(crate) fn check_length(what: &str, text: &str) -> Result<(), Error> {
         if text.len() <= Self::LONGEST {
             return Ok(());
         }
