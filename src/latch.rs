@@ -7,7 +7,7 @@ use crate::engine::{Handle, Inquiry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
 use crate::name::GivenName;
-use crate::script::query;
+use crate::script::{IfLock, NotALock, query};
 use crate::time::Deadline;
 
 /// A count-down latch by its name: Redisson's `RCountDownLatch`. Making a handle does no I/O and cannot fail.
@@ -183,13 +183,11 @@ impl CountDownLatch {
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
         let cancel = self.cancel.as_ref();
-        let unwanted = |count: &std::result::Result<i64, query::NotANumber>| {
-            count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP)
-        };
+        let unwanted = |count: &IfLock<i64>| count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP);
         self.handle.ask("latch", &self.name, |engine, name| {
             let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel().text(), cancel };
             match engine.inquire(&inquiry, deadline, unwanted) {
-                Ok(Some(Err(query::NotANumber))) => Err(engine.sender.no_counter(name)),
+                Ok(Some(Err(NotALock))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),
             }

@@ -23,20 +23,16 @@ pub(crate) fn read_time_to_live(reply: &Value) -> Option<Option<Duration>> {
     })
 }
 
-/// The number under a key, 0 without a key. An error for a string that is no number.
-pub(crate) fn count(name: &LockName) -> Call<Result<i64, NotANumber>> {
+/// The number under a key, 0 without a key.
+pub(crate) fn count(name: &LockName) -> Call<IfLock<i64>> {
     Call::plain(&["GET"], name, |reply| match reply {
         Value::Nil => Some(Ok(0)),
         Value::BulkString(digits) => {
-            Some(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NotANumber))
+            Some(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NotALock))
         }
         _ => None,
     })
 }
-
-/// A string that is no number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotANumber;
 
 /// The owner in a hash of one owner and its hold count.
 pub(crate) fn holder(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {

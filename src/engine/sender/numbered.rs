@@ -1,18 +1,17 @@
 //! Numbered requests: each has its effect once, also where an unanswered copy cannot be fenced.
 
-use std::result;
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::engine::caller::Caller;
 use crate::engine::sender::Sender;
-use crate::engine::sender::exactly_once::Answer;
+use crate::engine::sender::exactly_once::SendResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
-use crate::script::Call;
 use crate::script::once::{self, Once};
-use crate::script::query::{self, NotANumber};
-use crate::state::exchange::{Bounds, Failed};
+use crate::script::query;
+use crate::script::{Call, NotALock};
+use crate::state::exchange::Bounds;
 use crate::state::slots::{Slots, TakenSlot};
 use crate::sync::Mutex;
 use crate::time::Instant;
@@ -92,12 +91,7 @@ impl Sender {
     }
 
     /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one.
-    fn send_while_remembered<T>(
-        &self,
-        call: &Call<T>,
-        bounds: Bounds,
-        caller: Option<&Caller<'_>>,
-    ) -> result::Result<Answer<T>, Failed> {
+    fn send_while_remembered<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
             let outcome = self.send(call, ended_by(bounds, limit), caller);
@@ -126,7 +120,7 @@ impl Sender {
     /// Reads a counter; 0 without a key.
     pub(crate) fn count(&self, name: &LockName) -> Result<i64> {
         let count = self.ask(&query::count(name)).map_err(|error| self.of_counter(name, error))?;
-        count.map_err(|NotANumber| self.no_counter(name))
+        count.map_err(|NotALock| self.no_counter(name))
     }
 
     pub(crate) fn of_counter(&self, name: &LockName, error: Error) -> Error {
