@@ -35,8 +35,7 @@ impl Kind for Group {
         self.acquire_values(&[*args], |reply| match BundleAttempt::read(reply)? {
             BundleAttempt::Granted => Some(Attempt::Granted { token: None }),
             BundleAttempt::Refused(states) => match states[..] {
-                [PartState::Busy { ttl_ms }] => Some(Attempt::Busy { ttl_ms }),
-                [PartState::OtherKind] => Some(Attempt::OtherKind),
+                [PartState::Told(attempt)] => Some(attempt),
                 _ => None,
             },
         })

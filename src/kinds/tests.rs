@@ -48,7 +48,8 @@ pub(super) fn acquire(name: &LockName, owner: &OwnerId, lease: Lease) -> Call<At
 
 const PLAIN: Plain = Plain { reentrant: true };
 const LEASE: Duration = Duration::from_secs(30);
-const BUSY: fn(&PartState) -> bool = |state| matches!(state, PartState::Busy { ttl_ms: 29_000..=30_000 });
+const BUSY: fn(&PartState) -> bool =
+    |state| matches!(state, PartState::Told(Attempt::Busy { ttl_ms: 29_000..=30_000 }));
 
 #[test]
 fn a_repeated_request_that_lost_a_part_changes_nothing() {

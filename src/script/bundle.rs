@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::answer::{Released, read_release};
+use super::answer::{Attempt, Released, read_release};
 use super::reply::{int, list};
 use crate::error::Refusal;
 use crate::name::{Joined, LockName};
@@ -33,12 +33,8 @@ pub(crate) enum BundleAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PartState {
     Free,
-    /// Another owner holds the lock. The time to live is negative for a key without one.
-    Busy {
-        ttl_ms: i64,
-    },
-    /// The name belongs to a lock of another kind.
-    OtherKind,
+    /// As an attempt to take this lock alone would be told: another owner has it, or a lock of another kind.
+    Told(Attempt),
     /// This owner holds the lock: an earlier copy of the request was granted, and its reply was lost.
     Ours,
     /// The key cannot be read as a lock, for example a key of another type. A group reports such a key as a refusal of
@@ -63,9 +59,9 @@ impl PartState {
         }
         match int(value)? {
             -2 => Some(Self::Free),
-            -3 => Some(Self::OtherKind),
+            -3 => Some(Self::Told(Attempt::OtherKind)),
             -4 => Some(Self::Ours),
-            ttl_ms if ttl_ms >= -1 => Some(Self::Busy { ttl_ms }),
+            ttl_ms if ttl_ms >= -1 => Some(Self::Told(Attempt::Busy { ttl_ms })),
             _ => None,
         }
     }

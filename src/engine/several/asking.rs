@@ -113,8 +113,7 @@ fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index:
             Answered::One(attempt) => Ok(answer.with(*attempt)),
             Answered::Bundle(BundleAttempt::Granted) => Ok(answer.with(Attempt::Granted { token: None })),
             Answered::Bundle(BundleAttempt::Refused(states)) => match states.get(index) {
-                Some(PartState::Busy { ttl_ms }) => Ok(answer.with(Attempt::Busy { ttl_ms: *ttl_ms })),
-                Some(PartState::OtherKind) => Ok(answer.with(Attempt::OtherKind)),
+                Some(PartState::Told(attempt)) => Ok(answer.with(*attempt)),
                 Some(PartState::Unreadable(refusal)) => {
                     let error = Error::refused(refusal.clone().at(Arc::from(acquisition.server())));
                     let in_doubt = InDoubt { fenceable: vec![], unfenceable: answer.unfenceable };

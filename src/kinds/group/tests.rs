@@ -113,7 +113,8 @@ const NO_SKEW: Group = Group { skew_ms: 0 };
 const GROUP: &str = "class:1000";
 const CHANNEL: &str = "redisson_lock__channel:{class:1000}";
 const NEARLY_30_S: std::ops::RangeInclusive<i64> = 25_000..=30_000;
-const BUSY: fn(&PartState) -> bool = |state| matches!(state, PartState::Busy { ttl_ms: 25_000..=30_000 });
+const BUSY: fn(&PartState) -> bool =
+    |state| matches!(state, PartState::Told(Attempt::Busy { ttl_ms: 25_000..=30_000 }));
 const DONE: Released = Ok(Some(0));
 
 #[test]
@@ -143,7 +144,7 @@ fn one_busy_value_refuses_all_and_changes_nothing() {
     // The key ends earlier than the deadline.
     server.run(&["PEXPIRE", GROUP, "5000"]);
     let states = refused(run(&server, &Values::of(&["b"]).acquire()));
-    assert!(matches!(states[..], [PartState::Busy { ttl_ms: 1..=5_000 }]), "{states:?}");
+    assert!(matches!(states[..], [PartState::Told(Attempt::Busy { ttl_ms: 1..=5_000 })]), "{states:?}");
 }
 
 #[test]
@@ -283,7 +284,7 @@ fn keys_of_other_kinds_are_refused() {
     let values = Values::of(&["a", "b"]);
     let other_kind = |server: &RedisServer| {
         let states = refused(changes_nothing(server, &values.acquire()));
-        assert_eq!(states, [PartState::OtherKind, PartState::OtherKind]);
+        assert_eq!(states, [PartState::Told(Attempt::OtherKind), PartState::Told(Attempt::OtherKind)]);
         let (name, owner) = (&values.names[0], &values.owners[0]);
         let single = NO_SKEW.acquire(&AcquireArgs { name, owner, lease: values.lease, waits: true });
         assert_eq!(run(server, &single), Attempt::OtherKind);
