@@ -220,7 +220,8 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        force_release(name, name.channel())
+        let nobody = OwnerId::encoded("");
+        FORCE_RELEASE.call(name, &[name.key()], read_forced).publishing(self.channel(name, &nobody), UNLOCKED)
     }
 
     /// Reads the time to live of the lock; `None` for a free lock, the longest duration without an expiry.
@@ -270,11 +271,6 @@ pub(crate) enum Waking {
 
 /// The message "unlocked", as every client of these locks understands it.
 const UNLOCKED: &str = "0";
-
-/// Deletes the hash, and publishes on `channel`, if there is one.
-fn force_release(name: &LockName, channel: Joined<'_>) -> Call<IfLock<bool>> {
-    FORCE_RELEASE.call(name, &[name.key()], read_forced).publishing(channel, UNLOCKED)
-}
 
 /// Renews by a script that takes a key, an owner and a lease for each hold.
 fn renew_by(script: &'static Script, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{Kind, Waking, force_release, prelude::*};
+use super::{Kind, Waking, prelude::*};
 use crate::system::random;
 
 /// Redisson's spin lock.
@@ -106,20 +106,14 @@ impl Kind for Spin {
     }
 
     fn channel<'a>(&self, _: &'a LockName, _: &'a OwnerId) -> Joined<'a> {
-        Joined::of(NO_CHANNEL)
+        // No client subscribes to a channel of a spin lock.
+        Joined::of("")
     }
 
     fn bundles(&self) -> bool {
         true
     }
-
-    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        force_release(name, Joined::of(NO_CHANNEL))
-    }
 }
-
-/// No client subscribes to a channel of a spin lock.
-const NO_CHANNEL: &str = "";
 
 #[cfg(test)]
 mod tests {
