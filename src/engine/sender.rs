@@ -8,7 +8,6 @@ pub(crate) mod numbered;
 
 pub(crate) use cleanup::Cleanup;
 
-use std::result;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,10 +23,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::ServerTrouble;
 use crate::name::LockName;
 use crate::script::{Call, IfLock, NotALock};
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
-use exactly_once::{Answer, Outgoing};
+use exactly_once::{Outgoing, SendResult};
 use node::Node;
 use numbered::Numbers;
 
@@ -76,12 +75,7 @@ impl Sender {
     }
 
     /// Sends a call until a reply arrives or the bounds are reached.
-    pub(crate) fn send<T>(
-        &self,
-        call: &Call<T>,
-        bounds: Bounds,
-        caller: Option<&Caller<'_>>,
-    ) -> result::Result<Answer<T>, Failed> {
+    pub(crate) fn send<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
         self.send_after(InDoubt::default(), call, bounds, caller)
     }
 
@@ -92,7 +86,7 @@ impl Sender {
         call: &Call<T>,
         bounds: Bounds,
         caller: Option<&Caller<'_>>,
-    ) -> result::Result<Answer<T>, Failed> {
+    ) -> SendResult<T> {
         exactly_once::send(self.outgoing(in_doubt, call, bounds), caller)
     }
 

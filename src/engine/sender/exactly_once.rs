@@ -49,7 +49,7 @@ pub(crate) type SendResult<T> = Result<Answer<T>, Failed>;
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
 /// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
 /// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
-pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> SendResult<T> {
     let now = Instant::now();
     if !outgoing.in_doubt.is_empty() || now >= outgoing.bounds.end {
         return Sending::new(outgoing, now).finish(now, caller);
@@ -117,10 +117,7 @@ impl<'a, T> Outgoing<'a, T> {
 /// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one
 /// for each server; where no caller can interrupt them, all servers side by side.
 /// Returns the answers in the order of the calls.
-pub(crate) fn send_all<T: Send>(
-    outgoing: Vec<Outgoing<'_, T>>,
-    caller: Option<&Caller<'_>>,
-) -> Vec<Result<Answer<T>, Failed>> {
+pub(crate) fn send_all<T: Send>(outgoing: Vec<Outgoing<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
     let now = Instant::now();
     let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one, now), None)).collect();
     while attempt_all(&mut all, caller)
@@ -138,7 +135,7 @@ type ServerShare<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
 fn finish_all<T: Send>(
     all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
     caller: Option<&Caller<'_>>,
-) -> Vec<Result<Answer<T>, Failed>> {
+) -> Vec<SendResult<T>> {
     let (mut outcomes, mut unanswered) = (vec![], vec![]);
     for (place, (sending, answer)) in all.into_iter().enumerate() {
         if answer.is_none() {
@@ -272,7 +269,7 @@ impl<'a, T> Sending<'a, T> {
     }
 
     /// Goes on from `now` until a reply arrives or the bounds are reached.
-    fn finish(mut self, mut now: Instant, caller: Option<&Caller<'_>>) -> Result<Answer<T>, Failed> {
+    fn finish(mut self, mut now: Instant, caller: Option<&Caller<'_>>) -> SendResult<T> {
         loop {
             match self.exchange.next(now) {
                 Next::Fence(identity, _) if self.leave_behind(&identity) => {}
@@ -299,39 +296,29 @@ impl<'a, T> Sending<'a, T> {
     /// Takes the outcome of an attempt.
     fn attempted(&mut self, outcome: Response<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
         let exchange = &mut self.exchange;
-        let (server, sent, ended) = (outcome.server, outcome.sent, outcome.ended);
-        match outcome.answer {
-            Ok(value) => Some(Answer {
-                value,
-                sent,
-                repeated: exchange.is_repeated(),
-                unfenceable: exchange.is_unfenceable(),
-                clear_since: exchange.clear_since,
-                run_id: outcome.run_id,
-                copies: outcome.copies,
-            }),
-            Err(Fault::Refused(refusal)) => {
-                self.redirected = None;
-                match self.outgoing.topology.redirect(server, &refusal) {
-                    Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
-                    Redirect::Later if refusal.is_of_foreign_key() => {
-                        exchange.cut_short(sent, ended, refusal);
-                    }
-                    Redirect::Later => exchange.postponed(sent, ended, refusal),
-                    Redirect::Elsewhere(route) => {
-                        self.redirected = Some(route);
-                        exchange.redirected(sent, ended, refusal);
-                    }
-                }
-                None
+        let Response { server, answer, sent, ended, run_id, copies } = outcome;
+        self.redirected = None;
+        match answer {
+            Ok(value) => {
+                let (repeated, unfenceable) = (exchange.is_repeated(), exchange.is_unfenceable());
+                let clear_since = exchange.clear_since;
+                return Some(Answer { value, sent, repeated, unfenceable, clear_since, run_id, copies });
             }
+            Err(Fault::Refused(refusal)) => match self.outgoing.topology.redirect(server, &refusal) {
+                Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
+                Redirect::Later if refusal.is_of_foreign_key() => exchange.cut_short(sent, ended, refusal),
+                Redirect::Later => exchange.postponed(sent, ended, refusal),
+                Redirect::Elsewhere(route) => {
+                    self.redirected = Some(route);
+                    exchange.redirected(sent, ended, refusal);
+                }
+            },
             Err(fault) => {
-                self.redirected = None;
                 doubt(self.outgoing.topology, server, &fault);
                 exchange.failed(sent, ended, fault, interruption(caller).is_some());
-                None
             }
         }
+        None
     }
 
     /// The way of the next attempt.
@@ -364,7 +351,7 @@ fn rest(caller: Option<&Caller<'_>>, until: Instant) {
 }
 
 /// Turns a key of another type into a loss: a client overwrote the lock.
-pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> Result<Answer<Result<T, Loss>>, Failed> {
+pub(crate) fn taken_if_overwritten<T>(failed: Failed) -> SendResult<Result<T, Loss>> {
     if failed.error.redis_word() != Some("WRONGTYPE") {
         return Err(failed);
     }
