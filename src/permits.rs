@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Modifiers};
+use crate::engine::{Handle, Modifiers, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::kinds::permits::{self, PermitLock};
@@ -15,7 +15,7 @@ use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
 use crate::script::once::Once;
-use crate::script::{Call, query};
+use crate::script::{Call, Side, query};
 use crate::time::Lease;
 
 /// A semaphore whose permits expire: a crashed holder's permits return by themselves. Redisson's
@@ -284,7 +284,7 @@ impl PermitExpirableSemaphore {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
-        self.ask(permits::count).map(|permits| permits.free)
+        self.ask(permits::count).map(|(free, _)| free)
     }
 
     /// Asks Redis for the number of taken permits.
@@ -299,7 +299,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`available`](Self::available).
     pub fn acquired(&self) -> Result<i64> {
-        self.ask(permits::count).map(|permits| permits.taken)
+        self.ask(permits::count).map(|(_, taken)| taken)
     }
 
     /// Asks Redis for the number of all permits, free and taken.
@@ -314,7 +314,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`available`](Self::available).
     pub fn permits(&self) -> Result<i64> {
-        self.ask(permits::count).map(|permits| permits.free.saturating_add(permits.taken))
+        self.ask(permits::count).map(|(free, taken)| free.saturating_add(taken))
     }
 
     /// Sets the number of all permits, free and taken. With more taken than that, none is free until enough returned.
@@ -380,18 +380,10 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits).
     pub fn delete(&self) -> Result<bool> {
-        let name = self.name.checked()?;
-        // Read before the request: a later holder keeps its permits.
-        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
-        let deleted = self.once(&permits::delete);
-        if let Some(engine) = self.handle.look() {
-            match deleted {
-                Ok(true) => holds.iter().for_each(|hold| engine.keeper.lose(hold, Loss::Gone)),
-                Ok(false) => {}
-                Err(_) => engine.keeper.verify_holds(name),
-            }
-        }
-        deleted
+        self.handle.ask("semaphore", &self.name, |engine, name| {
+            let call = |once: &Once| permits::delete(name, once);
+            engine.force_release(name, Side::Shared, || engine.sender.once_within(&Numbered::new(name, &call)))
+        })
     }
 
     /// The lock whose holders have this many permits.

@@ -1,6 +1,5 @@
 //! Releases: of one guard, of a whole hold, or of a hold of another owner.
 
-use std::result;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +10,14 @@ use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::sender::Cleanup;
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
 use crate::kinds::semaphore::Returned;
 use crate::kinds::{Queueing, Waking};
 use crate::name::LockName;
-use crate::script::Released;
+use crate::script::{Released, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::{GuardNumber, Ledger, Phase, Release};
 use crate::state::stand_back::{Chain, Rivals};
@@ -102,7 +101,7 @@ impl Engine {
     /// Hands the lock to the first thread in line, by one request in place of a release, its message and another
     /// acquire. The new hold has an owner of its own. Returns `None` where the lock is to be released: nobody sleeps in
     /// line, other processes want the lock, too, requests are in doubt, or nothing was handed on.
-    fn hand_on(&self, hold: &HoldState, bounds: Bounds) -> Option<result::Result<Answer<Released>, Failed>> {
+    fn hand_on(&self, hold: &HoldState, bounds: Bounds) -> Option<SendResult<Released>> {
         if !hold.kind.hands_on() {
             return None;
         }
@@ -193,18 +192,14 @@ impl Engine {
     }
 
     /// Takes the outcome of the request that frees the lock.
-    pub(crate) fn finish_release(
-        &self,
-        last: LastRelease<'_>,
-        outcome: result::Result<Answer<Released>, Failed>,
-    ) -> Result<()> {
+    pub(crate) fn finish_release(&self, last: LastRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
         let hold = last.hold;
         let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
         self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
         outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
-    fn learn_of_release(&self, last: LastRelease<'_>, outcome: result::Result<Answer<Released>, Failed>) -> Result<()> {
+    fn learn_of_release(&self, last: LastRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
         match &publishing {
@@ -296,6 +291,28 @@ impl Engine {
         let rivals = publishing.published(receivers);
         self.cells.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
         reply.inspect(|returned| self.wake_takers(name, *returned))
+    }
+
+    /// Runs a request that ends what is held under this name on this side, whoever has it. The holds of this process are
+    /// lost with an answer, and checked without one.
+    pub(crate) fn force_release(
+        &self,
+        name: &LockName,
+        side: Side,
+        request: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        // Read before the request: a later owner keeps the lock.
+        let mut holds = self.cells.registry.under(name);
+        let outcome = request();
+        match outcome {
+            Ok(true) => {
+                holds.retain(|hold| self.keeper.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0);
+                holds.iter().for_each(|hold| self.keeper.lose(hold, Loss::Gone));
+            }
+            Ok(false) => {}
+            Err(_) => self.keeper.verify_holds(name),
+        }
+        outcome
     }
 
     /// Drops a guard and leaves its part of the hold to expire.

@@ -92,19 +92,6 @@ impl Kind for PermitLock {
             other => RenewalAnswer::read(other),
         })
     }
-
-    /// Deletes counter and taken permits without a number, so that a copy must not be repeated.
-    fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        Call::plain(&["DEL"], name, |reply| Some(Ok(int(reply)? > 0))).arg(name.taken_permits())
-    }
-}
-
-/// The number of permits of a semaphore.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PermitCounts {
-    /// May be negative, after permits were taken away.
-    pub(crate) free: i64,
-    pub(crate) taken: i64,
 }
 
 /// Returns the owner of `count` permits in place of `owner`. The ids of the permits follow from the owner: the first 8
@@ -136,9 +123,10 @@ pub(crate) fn ids_of(owner: &OwnerId) -> impl ExactSizeIterator<Item = [u8; 16]>
 const CLIENT_DIGITS: usize = 16;
 const HOLD_DIGITS: usize = 12;
 
-pub(crate) fn count(name: &LockName) -> Call<PermitCounts> {
+/// The number of free permits, which may be negative after permits were taken away, and that of taken ones.
+pub(crate) fn count(name: &LockName) -> Call<(i64, i64)> {
     COUNT.call(name, &[name.as_key(), name.taken_permits()], |reply| match list(reply)? {
-        [free, taken] => Some(PermitCounts { free: int(free)?, taken: int(taken)? }),
+        [free, taken] => Some((int(free)?, int(taken)?)),
         _ => None,
     })
 }

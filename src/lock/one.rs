@@ -1,11 +1,10 @@
 //! The requests about one lock, and the errors that name it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::several::SingleLock;
-use crate::engine::{Engine, Grant, HoldState, Modifiers, Wait};
-use crate::error::{Error, ErrorKind, Loss, Result};
+use crate::engine::{Engine, Grant, Modifiers, Wait};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{Hold, Taken};
 use crate::kinds::Queueing;
 use crate::owner::{OwnerId, ThreadId};
@@ -40,16 +39,9 @@ impl SingleLock {
     /// Releases the lock of whatever owner. Returns whether the lock was held.
     pub(super) fn force_unlock(&self, limit: Duration) -> Result<bool> {
         self.ask(|engine| {
-            // Read before the request: a later owner keeps the lock.
-            let holds = engine.cells.registry.under(&self.name);
-            let outcome = engine.sender.command_within(&self.kind.force_release(&self.name), limit);
-            let outcome = engine.sender.of_lock(&self.name, outcome);
-            match outcome {
-                Ok(true) => self.force_lost(engine, &holds),
-                Ok(false) => {}
-                Err(_) => engine.keeper.verify_holds(&self.name),
-            }
-            outcome
+            let call = self.kind.force_release(&self.name);
+            let request = || engine.sender.of_lock(&self.name, engine.sender.command_within(&call, limit));
+            engine.force_release(&self.name, self.kind.side(), request)
         })
     }
 
@@ -65,16 +57,6 @@ impl SingleLock {
             engine.keeper.verify_holds(&self.name);
             outcome
         })
-    }
-
-    /// Records the loss of the holds of this process on the released side.
-    fn force_lost(&self, engine: &Engine, holds: &[Arc<HoldState>]) {
-        let side = self.kind.side();
-        for hold in holds {
-            if engine.keeper.with_ledger(hold, |ledger, _| ledger.counts().of(side)) > 0 {
-                engine.keeper.lose(hold, Loss::Gone);
-            }
-        }
     }
 
     pub(super) fn is_locked(&self, limit: Duration) -> Result<bool> {
