@@ -397,7 +397,8 @@ impl<T, On> Lock<T, On> {
     /// a [`Durability`] that is not reached, `Unsupported` where the server lacks `WAIT` or `WAITAOF`. `Cancelled`,
     /// `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T, On>> {
-        self.take_for_ever().and_then(|grant| Guard::new(grant, self.carried))
+        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name());
+        Guard::new(self.take(Wait::ForEver)?.ok_or_else(busy)?, self.carried)
     }
 
     /// Takes the lock if it is free, without waiting.
@@ -690,11 +691,6 @@ impl<T, On> Lock<T, On> {
             }
         }
         Ok((yes, failures))
-    }
-
-    fn take_for_ever(&self) -> Result<Taken> {
-        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name());
-        self.take(Wait::ForEver)?.ok_or_else(busy)
     }
 
     fn take(&self, wait: Wait) -> Result<Option<Taken>> {
