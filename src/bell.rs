@@ -63,14 +63,6 @@ impl Drop for WaitBell {
     }
 }
 
-#[cfg(test)]
-impl Bell {
-    /// Whether the bell rang since the last check.
-    pub(crate) fn was_rung(&self) -> bool {
-        std::mem::take(&mut *self.0.rung.lock())
-    }
-}
-
 /// A set of bells that ring together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bells(Arc<Mutex<Rack>>);
@@ -108,5 +100,17 @@ pub(crate) struct Hung {
 impl Drop for Hung {
     fn drop(&mut self) {
         self.bells.0.lock().bells.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Bell {
+        /// Whether the bell rang since the last check.
+        pub(crate) fn was_rung(&self) -> bool {
+            std::mem::take(&mut *self.0.rung.lock())
+        }
     }
 }

@@ -95,6 +95,12 @@ impl Progress {
         let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, ..RareProgress::default() }));
         Self { state: Mutex::new(State { ledger, told: false, rare }), watched_at: AtomicUsize::new(NOWHERE) }
     }
+
+    /// Keeps a loss until the grant was told.
+    pub(crate) fn untold(self) -> Self {
+        self.state.lock().told = true;
+        self
+    }
 }
 
 impl Extras {
@@ -111,14 +117,6 @@ impl State {
 
     fn pending_check(&self) -> Option<JobTicket> {
         self.rare.as_ref()?.pending_check
-    }
-}
-
-impl Progress {
-    /// Keeps a loss until the grant was told.
-    pub(crate) fn untold(self) -> Self {
-        self.state.lock().told = true;
-        self
     }
 }
 
@@ -314,56 +312,55 @@ impl HoldState {
 const NOWHERE: usize = usize::MAX;
 
 #[cfg(test)]
-impl HoldState {
-    pub(crate) fn wait_for_own_end(&self, until: Instant) {
-        let left = |now: Instant| {
-            let ledger = &mut self.progress.state.lock().ledger;
-            if ledger.look(now) == Phase::Live { now.until(ledger.good_until()) } else { Duration::ZERO }
-        };
-        Self::wait_for_end(std::iter::once(self), until, left);
-    }
-
-    /// A hold of the plain lock, made without a request to Redis.
-    pub(crate) fn for_test(
-        name: &LockName,
-        owner: (HoldNumber, OwnerId),
-        thread: Option<ThreadId>,
-        since: Instant,
-        ledger: Ledger,
-    ) -> Arc<Self> {
-        Self::of_kind(Arc::new(crate::kinds::Plain { reentrant: true }), name, owner, thread, since, ledger)
-    }
-
-    /// A hold of this kind, made without a request to Redis.
-    pub(crate) fn of_kind(
-        kind: Arc<dyn Kind>,
-        name: &LockName,
-        (number, owner): (HoldNumber, OwnerId),
-        thread: Option<ThreadId>,
-        since: Instant,
-        ledger: Ledger,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            name: name.clone(),
-            kind,
-            number,
-            owner,
-            thread,
-            since,
-            extras: None,
-            requests: Requests::new(crate::state::exchange::InDoubt::default()),
-            progress: Progress::new(ledger, None, None),
-        })
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::engine::background::Background;
     use crate::script::Side;
     use crate::state::ledger::{GuardNumber, Promise};
     use crate::time::Lease;
+
+    impl HoldState {
+        pub(crate) fn wait_for_own_end(&self, until: Instant) {
+            let left = |now: Instant| {
+                let ledger = &mut self.progress.state.lock().ledger;
+                if ledger.look(now) == Phase::Live { now.until(ledger.good_until()) } else { Duration::ZERO }
+            };
+            Self::wait_for_end(std::iter::once(self), until, left);
+        }
+
+        /// A hold of the plain lock, made without a request to Redis.
+        pub(crate) fn for_test(
+            name: &LockName,
+            owner: (HoldNumber, OwnerId),
+            thread: Option<ThreadId>,
+            since: Instant,
+            ledger: Ledger,
+        ) -> Arc<Self> {
+            Self::of_kind(Arc::new(crate::kinds::Plain { reentrant: true }), name, owner, thread, since, ledger)
+        }
+
+        /// A hold of this kind, made without a request to Redis.
+        pub(crate) fn of_kind(
+            kind: Arc<dyn Kind>,
+            name: &LockName,
+            (number, owner): (HoldNumber, OwnerId),
+            thread: Option<ThreadId>,
+            since: Instant,
+            ledger: Ledger,
+        ) -> Arc<Self> {
+            Arc::new(Self {
+                name: name.clone(),
+                kind,
+                number,
+                owner,
+                thread,
+                since,
+                extras: None,
+                requests: Requests::new(crate::state::exchange::InDoubt::default()),
+                progress: Progress::new(ledger, None, None),
+            })
+        }
+    }
 
     const HOUR: Duration = Duration::from_secs(3_600);
     const ROUNDS: usize = 5;
