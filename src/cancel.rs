@@ -39,7 +39,7 @@ struct Token {
 }
 
 /// The waits of one process that use a `Cancel`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waits {
     home: Home,
     bells: Bells,
@@ -106,11 +106,5 @@ impl Waits {
             waits = waits.of_child.get_or_init(Box::default);
         }
         &waits.bells
-    }
-}
-
-impl Default for Waits {
-    fn default() -> Self {
-        Self { home: Home::here(), bells: Bells::default(), of_child: OnceBox::new() }
     }
 }

@@ -14,11 +14,14 @@ use crate::system::new_uuid;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Home(u32);
 
-impl Home {
-    pub(crate) fn here() -> Self {
+/// This process.
+impl Default for Home {
+    fn default() -> Self {
         Self(std::process::id())
     }
+}
 
+impl Home {
     pub(crate) fn is_elsewhere(self) -> bool {
         std::process::id() != self.0
     }
@@ -180,13 +183,6 @@ impl ThreadId {
     pub(crate) fn has_ended(&self) -> bool {
         self.0.ended.load(Ordering::Acquire)
     }
-
-    /// A simulated thread: the scheduler runs all of them in one thread of the system.
-    #[cfg(all(test, shuttle))]
-    pub(crate) fn for_test() -> Self {
-        NUMBER.set(None);
-        Self::numbered()
-    }
 }
 
 /// A thread-local value that records the end of the thread.
@@ -211,6 +207,15 @@ mod tests {
     use std::hash::{Hash, Hasher};
 
     use super::*;
+
+    #[cfg(shuttle)]
+    impl ThreadId {
+        /// A simulated thread: the scheduler runs all of them in one thread of the system.
+        pub(crate) fn for_test() -> Self {
+            NUMBER.set(None);
+            Self::numbered()
+        }
+    }
 
     impl PartialEq for OwnerId {
         fn eq(&self, other: &Self) -> bool {

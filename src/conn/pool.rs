@@ -45,7 +45,7 @@ struct Idle {
 impl Pool {
     pub(super) fn new(server: Arc<str>, most: usize) -> Self {
         let has_spare = AtomicBool::new(false);
-        Self { server, most, home: Home::here(), state: Mutex::default(), freed: Condvar::new(), has_spare }
+        Self { server, most, home: Home::default(), state: Mutex::default(), freed: Condvar::new(), has_spare }
     }
 
     /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_cancel_before_the_pause_ends_it_at_once() {
-        let life = Arc::new(Life::new());
+        let life = Arc::new(Life::default());
         let cancel = Cancel::new();
         let caller = Caller::new(&life, Some(&cancel), true);
         cancel.cancel();

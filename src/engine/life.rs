@@ -6,6 +6,7 @@ use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::time::Instant;
 
 /// The running operations of one client, and whether new operations may begin.
+#[derive(Default)]
 pub(crate) struct Life {
     home: Home,
     closed: AtomicBool,
@@ -21,19 +22,6 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    pub(crate) fn new() -> Self {
-        Self {
-            home: Home::here(),
-            closed: AtomicBool::new(false),
-            stopped: AtomicBool::new(false),
-            pausing: Bells::default(),
-            operations: AtomicUsize::new(0),
-            awaited: AtomicBool::new(false),
-            ending: Mutex::default(),
-            ended: Condvar::default(),
-        }
-    }
-
     /// Whether this client is a copy in a forked child, which must not use the holds of the parent.
     pub(crate) fn is_forked(&self) -> bool {
         self.home.is_elsewhere()

@@ -30,7 +30,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
         let fair_patience = Lease::new(config.fair_patience)?;
-        let (config, life) = (Arc::new(config), Arc::new(Life::new()));
+        let (config, life) = (Arc::new(config), Arc::new(Life::default()));
         let sender = Sender::new(Arc::clone(&config), Arc::clone(&life), owners.client(), topology);
         let keeper = Keeper::new(Arc::clone(&config), Arc::clone(&life), Arc::clone(&sender))?;
         let cells = Arc::clone(&keeper.cells);

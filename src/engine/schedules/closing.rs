@@ -110,7 +110,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 fn a_client_closes(inside: bool) {
     let _pretence = START.pretend();
     let scene = Arc::new(Scene {
-        under_way: Life::new(),
+        under_way: Life::default(),
         registry: Registry::default(),
         owners: Owners::new(),
         redis: Mutex::default(),
