@@ -23,44 +23,39 @@ pub(crate) struct Cleanup {
 
 impl Sender {
     pub(crate) fn clean_up(&self, cleanup: Cleanup) {
-        self.clean_up_at(Instant::now(), cleanup);
-    }
-
-    fn clean_up_at(&self, at: Instant, cleanup: Cleanup) {
-        self.later(&self.node(&cleanup.name).cleaner, at, move |sender| sender.clean_up_once(cleanup));
-    }
-
-    fn clean_up_once(&self, mut cleanup: Cleanup) {
-        if Instant::now() >= cleanup.until {
-            return;
-        }
-        let limit = self.config.command_timeout;
-        let deadline = Instant::now().after(limit);
-        let fenced = exactly_once::fence(&*self.topology, cleanup.name.key(), &mut cleanup.in_doubt, deadline).is_ok();
-        let call = cleanup.kind.withdraw(&cleanup.name, &cleanup.owner);
-        let released = fenced && self.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_ok();
-        // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
-        let is_clean = released && !cleanup.in_doubt.unfenceable;
-        if !is_clean && !self.life.is_closed() {
-            self.clean_up_at(Instant::now().after(PAUSE), cleanup);
-        }
+        let Cleanup { name, kind, owner, in_doubt, until } = cleanup;
+        self.clear_at(Instant::now(), until, name, in_doubt, Some((kind, owner)));
     }
 
     /// Fences copies in doubt, so that the server does not run them later.
     pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
-        let until = Instant::now().after(self.config.watchdog_timeout);
-        self.fence_at(Instant::now(), until, name, in_doubt);
+        let now = Instant::now();
+        self.clear_at(now, now.after(self.config.watchdog_timeout), name, in_doubt, None);
     }
 
-    fn fence_at(&self, at: Instant, until: Instant, name: LockName, mut in_doubt: InDoubt) {
+    /// Fences copies in doubt, and withdraws their owner, if there is one, again and again until that is done.
+    fn clear_at(
+        &self,
+        at: Instant,
+        until: Instant,
+        name: LockName,
+        mut in_doubt: InDoubt,
+        owner: Option<(Arc<dyn Kind>, OwnerId)>,
+    ) {
         self.later(&self.node(&name).cleaner, at, move |sender| {
-            if Instant::now() >= until {
+            let (now, limit) = (Instant::now(), sender.config.command_timeout);
+            if now >= until {
                 return;
             }
-            let deadline = Instant::now().after(sender.config.command_timeout);
-            let fenced = exactly_once::fence(&*sender.topology, name.key(), &mut in_doubt, deadline).is_ok();
-            if !fenced && !sender.life.is_closed() {
-                sender.fence_at(Instant::now().after(PAUSE), until, name, in_doubt);
+            let fenced = exactly_once::fence(&*sender.topology, name.key(), &mut in_doubt, now.after(limit)).is_ok();
+            let is_withdrawn = |(kind, owner): &(Arc<dyn Kind>, OwnerId)| {
+                let bounds = Bounds::within(Instant::now(), limit, limit);
+                // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
+                sender.send(&kind.withdraw(&name, owner), bounds, None).is_ok() && !in_doubt.unfenceable
+            };
+            let is_clean = fenced && owner.as_ref().is_none_or(is_withdrawn);
+            if !is_clean && !sender.life.is_closed() {
+                sender.clear_at(Instant::now().after(PAUSE), until, name, in_doubt, owner);
             }
         });
     }
