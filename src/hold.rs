@@ -225,10 +225,7 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn token(&self) -> Option<FencingToken> {
-        match &self.0 {
-            Of::One(one) => one.state.token().map(FencingToken),
-            Of::Several(_) => None,
-        }
+        self.one()?.state.token().map(FencingToken)
     }
 
     /// Returns the name of the lock, which is its key in Redis; for a group its locks, like `multi(a, b)` or
@@ -257,10 +254,7 @@ impl Hold {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn owner(&self) -> &str {
-        match &self.0 {
-            Of::One(one) => one.state.owner.as_str(),
-            Of::Several(_) => "",
-        }
+        self.one().map_or("", |one| one.state.owner.as_str())
     }
 
     /// Returns the holds of a group, one for each lock that was granted, in the order of its locks; for the hold of a
@@ -311,18 +305,17 @@ impl Hold {
 
     /// The holds on single locks.
     pub(crate) fn ones(&self) -> impl Iterator<Item = &One> {
-        self.members().iter().filter_map(|member| match &member.0 {
-            Of::One(one) => Some(one),
-            Of::Several(_) => None,
-        })
+        self.members().iter().filter_map(Self::one)
+    }
+
+    /// The hold on a lock that was taken alone.
+    fn one(&self) -> Option<&One> {
+        if let Of::One(one) = &self.0 { Some(one) } else { None }
     }
 
     /// The locks that were taken together; `None` for a single lock.
     pub(crate) fn locks(&self) -> Option<&Members> {
-        match &self.0 {
-            Of::One(_) => None,
-            Of::Several(several) => Some(&several.locks),
-        }
+        if let Of::Several(several) = &self.0 { Some(&several.locks) } else { None }
     }
 }
 

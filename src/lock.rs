@@ -656,10 +656,12 @@ impl<T, On> Lock<T, On> {
 
     /// How many of the locks must be held.
     fn needed(&self) -> usize {
-        match &self.locks {
-            Locks::Several(members) => members.needed(),
-            Locks::One(_) | Locks::Impossible(..) => 1,
-        }
+        self.members().map_or(1, Members::needed)
+    }
+
+    /// The locks that are taken together, if there are several.
+    fn members(&self) -> Option<&Members> {
+        if let Locks::Several(members) = &self.locks { Some(members) } else { None }
     }
 
     /// The lock of a question that only a single lock can answer.
@@ -676,10 +678,7 @@ impl<T, On> Lock<T, On> {
     fn ask_each(&self, ask: fn(&SingleLock, Duration) -> Result<bool>) -> Result<(usize, Vec<Error>)> {
         let (locks, mut yes, mut failures) = (self.singles()?, 0, vec![]);
         let mut patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
-        let limit_each = match &self.locks {
-            Locks::Several(members) => members.form.limit_each().unwrap_or(patience),
-            Locks::One(_) | Locks::Impossible(..) => patience,
-        };
+        let limit_each = self.members().and_then(|members| members.form.limit_each()).unwrap_or(patience);
         for lock in locks {
             let began = Instant::now();
             match ask(lock, patience.min(limit_each)) {
