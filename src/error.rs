@@ -241,21 +241,14 @@ impl Error {
         }
         let is_about_all = texts.len() == 1 && named.len() == total;
         let texts = texts.into_iter().map(|(text, names)| match &names[..] {
-            [] => text.to_owned(),
-            _ if is_about_all => text.to_owned(),
+            names if names.is_empty() || is_about_all => text.to_owned(),
             names => format!("lock {}: {text}", names.join(", ")),
         });
         let (texts, more): (Vec<String>, _) = (texts.collect(), more.len());
         let rest = if more == 0 { String::new() } else { format!("; and {more} more") };
         let text = format!("{} of {total} locks: {}{rest}", failures.len(), texts.join("; "));
-        let (kind, in_doubt) = (first.kind(), failures.iter().any(Self::is_in_doubt));
-        Err(first.clone().changed(|inner| Inner {
-            kind,
-            name: Some(("lock", group.to_owned())),
-            text,
-            in_doubt,
-            ..inner
-        }))
+        let (name, in_doubt) = (Some(("lock", group.to_owned())), failures.iter().any(Self::is_in_doubt));
+        Err(first.clone().changed(|inner| Inner { name, text, in_doubt, ..inner }))
     }
 
     /// The error of an answer about more or fewer locks than were asked about.
@@ -430,10 +423,7 @@ impl Error {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn loss(&self) -> Option<Loss> {
-        match self.0.kind {
-            ErrorKind::Lost(loss) => Some(loss),
-            _ => None,
-        }
+        if let ErrorKind::Lost(loss) = self.0.kind { Some(loss) } else { None }
     }
 }
 

@@ -237,21 +237,16 @@ impl Members {
         let began = Instant::now();
         let grants = requests.iter().map(|_| None).collect();
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, grants });
-        if is_new && observed.config.observer.is_some() {
-            self.tell_end(observed, began, &outcome);
+        if is_new {
+            observed.config.observe(|observer| {
+                let (name, kind) = (self.name.to_string(), self.form.kind(&self.members));
+                observer.take_ended(&TakeEnded::new(name, kind, String::new(), began.until(Instant::now()), &outcome));
+            });
         }
         let Some(grants) = outcome? else { return Ok(None) };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))
-    }
-
-    /// Tells the observer of the first member's client of the end of a call.
-    fn tell_end(&self, engine: &Engine, began: Instant, outcome: &Result<Option<Vec<Option<Grant>>>>) {
-        engine.config.observe(|observer| {
-            let (name, kind) = (self.name.to_string(), self.form.kind(&self.members));
-            observer.take_ended(&TakeEnded::new(name, kind, String::new(), began.until(Instant::now()), outcome));
-        });
     }
 }
 

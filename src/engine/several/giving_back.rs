@@ -107,12 +107,8 @@ fn bounds_of<'a>(
 /// of the other holds follow all turns, and half of the time is theirs. Bounds of one attempt begin now, but all turns
 /// share their time.
 fn for_turn(start: Instant, bounds: Bounds) -> Bounds {
-    let end = if bounds.repeat {
-        start.after(start.until(bounds.end) / 2)
-    } else {
-        start.after(Instant::now().until(bounds.end))
-    };
-    Bounds { end, ..bounds }
+    let limit = if bounds.repeat { start.until(bounds.end) / 2 } else { Instant::now().until(bounds.end) };
+    Bounds { end: start.after(limit), ..bounds }
 }
 
 fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
@@ -130,13 +126,9 @@ fn request(leaving: &[Leaving<'_>]) -> Call<Vec<Released>> {
 
 /// The part of the outcome of a request that concerns one of its holds.
 fn part_of(outcome: &SendResult<Vec<Released>>, index: usize) -> SendResult<Released> {
-    match outcome {
-        Ok(answer) => match answer.value.get(index) {
-            Some(released) => Ok(answer.with(*released)),
-            None => Err(Failed { error: Error::odd_count(), in_doubt: None }),
-        },
-        Err(failed) => Err(failed.clone()),
-    }
+    let answer = outcome.as_ref().map_err(Failed::clone)?;
+    let missing = || Failed { error: Error::odd_count(), in_doubt: None };
+    Ok(answer.with(*answer.value.get(index).ok_or_else(missing)?))
 }
 
 /// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.
