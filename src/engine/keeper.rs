@@ -94,14 +94,9 @@ impl Keeper {
 
     /// Clears away, in the background, what may be left of a hold that this process gave up.
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
-        let end = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
-        self.sender.clean_up(Cleanup {
-            name: hold.name.clone(),
-            kind: Arc::clone(&hold.kind),
-            owner: hold.owner.clone(),
-            in_doubt,
-            until: end,
-        });
+        let until = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        let (name, kind, owner) = (hold.name.clone(), Arc::clone(&hold.kind), hold.owner.clone());
+        self.sender.clean_up(Cleanup { name, kind, owner, in_doubt, until });
     }
 
     /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.

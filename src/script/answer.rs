@@ -155,6 +155,11 @@ impl RenewalAnswer {
         }
     }
 
+    /// Whether the first of these holds was renewed, which must reach what its hold needs.
+    pub(crate) fn is_renewed(answers: &[Self]) -> bool {
+        answers.first() == Some(&Self::Renewed)
+    }
+
     /// Reads an error about one key: a key of another type means that the lock was overwritten.
     fn of_refusal(refusal: Refusal) -> Self {
         if refusal.word() == "WRONGTYPE" { Self::Lost(Loss::Taken) } else { Self::Refused(refusal) }

@@ -43,10 +43,8 @@ impl Keeper {
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let confirmation = hold.confirmation(None);
-        let call = hold
-            .kind
-            .renew(&[renewal])
-            .confirmed(confirmation.clone(), |answers| matches!(answers.first(), Some(RenewalAnswer::Renewed)));
+        let call =
+            hold.kind.renew(&[renewal]).confirmed(confirmation.clone(), |answers| RenewalAnswer::is_renewed(answers));
         let (in_doubt, server) = (turn.take_in_doubt(), self.sender.server(&hold.name));
         Ok((Extension { hold, server, lease, confirmation, turn }, call, in_doubt))
     }

@@ -231,7 +231,6 @@ impl RenewalHost for ServerRound<'_> {
         // finds its owner or changes nothing, so it needs no fence.
         let limit = now.until(deadline);
         let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
-        let is_renewed = |answers: &Vec<RenewalAnswer>| matches!(answers.first(), Some(RenewalAnswer::Renewed));
         let (call, confirmation) = match renewal(self, due) {
             Some(renewal) => {
                 let needs = hold.needs().map(|needs| needs.at_most(self.longest_wait()));
@@ -239,9 +238,10 @@ impl RenewalHost for ServerRound<'_> {
             }
             None => (hold.kind.look(&[claim(due)]).following_its_key(), None),
         };
-        let call = call.confirmed(confirmation.clone(), is_renewed);
+        let call = call.confirmed(confirmation.clone(), |answers| RenewalAnswer::is_renewed(answers));
         let mut answer = sender.send(&call, bounds, None).map_err(|failed| failed.error)?;
-        let needs = confirmation.filter(|_| is_renewed(&answer.value)).map(|confirmation| confirmation.needs);
+        let needs =
+            confirmation.filter(|_| RenewalAnswer::is_renewed(&answer.value)).map(|confirmation| confirmation.needs);
         let missing = sender.judge(&hold.name, needs, answer.copies.as_ref(), "its renewal does not count")?;
         sender.tell_missing(&hold.name, missing);
         self.look_through(&mut answer.value);
