@@ -80,7 +80,7 @@ impl PubSub {
 }
 
 /// Identifies a server within its topology; a number is never used again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServerNumber(pub(crate) usize);
 
 /// A part of the keys that is on one server at all times; without a cluster all keys are one part.

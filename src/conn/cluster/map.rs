@@ -1,6 +1,6 @@
 //! The map of the cluster: which member stores which slot, as far as this client knows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::member_view::MemberView;
 use super::slot::SLOTS;
@@ -26,10 +26,8 @@ impl Map {
 
     /// Returns the members that store slots, each once.
     pub(super) fn masters(&self) -> Vec<ServerNumber> {
-        let mut masters: Vec<_> = self.masters.iter().copied().flatten().collect();
-        masters.sort_unstable_by_key(|number| number.0);
-        masters.dedup();
-        masters
+        let masters: BTreeSet<_> = self.masters.iter().copied().flatten().collect();
+        masters.into_iter().collect()
     }
 
     /// Records the word of a member about one slot.

@@ -6,6 +6,7 @@
 //!
 //! Looks go on while a master that did not answer is in the map: its replica may take over at any time.
 
+use std::collections::BTreeSet;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -186,10 +187,8 @@ fn accept(shared: &Shared, told: &MemberView) {
     let mut state = shared.state.lock();
     // A replica may be the only one to ask for the next map.
     let places = told.ranges.iter().flat_map(|range| iter::once(&range.master).chain(&range.replicas));
-    let mut members: Vec<_> = places.map(|place| state.number(place, shared)).collect();
-    members.sort_unstable_by_key(|number| number.0);
-    members.dedup();
-    state.members = members;
+    let members: BTreeSet<_> = places.map(|place| state.number(place, shared)).collect();
+    state.members = members.into_iter().collect();
     let super::State { map, numbers, servers, refreshing, .. } = &mut *state;
     map.accept(told, |place| numbers[place]);
     let masters = map.masters();
