@@ -59,14 +59,9 @@ impl Node {
 
     /// Records the end of a request, with its error if it failed. A refusal for good is a reply.
     pub(crate) fn asking_ends_with(&self, error: Option<&Error>) {
-        self.asking_ends(error.is_none_or(Error::is_final_refusal));
-    }
-
-    /// Records that a caller got a reply, or gave up.
-    fn asking_ends(&self, has_answer: bool) {
         let mut asking = self.asking.lock();
         asking.under_way = asking.under_way.saturating_sub(1);
-        if !has_answer {
+        if !error.is_none_or(Error::is_final_refusal) {
             asking.gave_up = Some(Instant::now());
         } else if asking.under_way == 0 {
             asking.in_vain_since = None;
@@ -87,6 +82,11 @@ const FORGOTTEN: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
+
+    fn silence() -> Error {
+        Error::new(ErrorKind::Connection, "silence")
+    }
 
     fn node() -> Node {
         Node::new(Arc::new(Server::for_test("redis://127.0.0.1:1")))
@@ -103,10 +103,10 @@ mod tests {
             now = now.after(FORGOTTEN * 2);
             now.comes();
             node.asking_begins(now);
-            node.asking_ends(true);
+            node.asking_ends_with(None);
             assert_eq!(node.mute_since(), Some(now), "since the last answer");
         }
-        node.asking_ends(true);
+        node.asking_ends_with(None);
         assert_eq!(node.mute_since(), None);
     }
 
@@ -118,20 +118,20 @@ mod tests {
         node.asking_begins(now);
         node.asking_begins(now.after(Duration::from_millis(1)));
         assert_eq!(node.mute_since(), Some(now));
-        node.asking_ends(true);
+        node.asking_ends_with(None);
         let answered = node.mute_since().expect("one still asks");
         assert!(answered >= now);
-        node.asking_ends(false);
+        node.asking_ends_with(Some(&silence()));
         // Callers fail one after another: a single outage.
         let now = Instant::now();
         node.asking_begins(now);
         assert_eq!(node.mute_since(), Some(answered));
-        node.asking_ends(false);
+        node.asking_ends_with(Some(&silence()));
         // After a gap without callers, the time before the gap does not count.
         let later = Instant::now().after(FORGOTTEN);
         node.asking_begins(later);
         assert_eq!(node.mute_since(), Some(later));
-        node.asking_ends(true);
+        node.asking_ends_with(None);
         assert_eq!(node.mute_since(), None);
     }
 }
