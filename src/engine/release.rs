@@ -202,10 +202,8 @@ impl Engine {
     fn learn_of_release(&self, last: LastRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
         let LastRelease { hold, publishing, turn } = last;
         drop(turn);
-        match &publishing {
-            Some(publishing) => self.sender.after_request(publishing.node),
-            None => self.sender.after_request(self.sender.node(&hold.name)),
-        }
+        let node = publishing.as_ref().map_or_else(|| self.sender.node(&hold.name), |publishing| publishing.node);
+        self.sender.after_request(node);
         let receivers = outcome.as_ref().ok().and_then(|answer| answer.value.ok().flatten());
         if let Some(publishing) = publishing {
             let goes_on = self.turn_goes_on(hold, publishing.published(receivers));

@@ -280,14 +280,8 @@ impl Exchange {
     pub(crate) fn give_up(self, error: Error) -> Failed {
         let repeated = self.is_repeated();
         let in_doubt = (repeated || !self.in_doubt.is_empty()).then_some(self.in_doubt);
-        if !repeated {
-            return Failed { error, in_doubt };
-        }
-        let error = match error.kind() {
-            ErrorKind::Closed | ErrorKind::Cancelled => error,
-            _ => error.in_doubt(),
-        };
-        Failed { error, in_doubt }
+        let is_by_choice = matches!(error.kind(), ErrorKind::Closed | ErrorKind::Cancelled);
+        Failed { error: if repeated && !is_by_choice { error.in_doubt() } else { error }, in_doubt }
     }
 }
 

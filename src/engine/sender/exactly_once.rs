@@ -254,18 +254,12 @@ impl<'a, T> Sending<'a, T> {
 
     /// The copy to fence now, if the next step is to fence one.
     fn fence(&self, now: Instant) -> Option<(Identity, Limits)> {
-        match self.exchange.next(now) {
-            Next::Fence(identity, limits) => Some((identity, limits)),
-            _ => None,
-        }
+        if let Next::Fence(identity, limits) = self.exchange.next(now) { Some((identity, limits)) } else { None }
     }
 
     /// The end of the rest, if the next step is to rest.
     fn rests_until(&self, now: Instant) -> Option<Instant> {
-        match self.exchange.next(now) {
-            Next::Rest(until) => Some(until),
-            _ => None,
-        }
+        if let Next::Rest(until) = self.exchange.next(now) { Some(until) } else { None }
     }
 
     /// Goes on from `now` until a reply arrives or the bounds are reached.
