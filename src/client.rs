@@ -155,7 +155,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.fair(name, true)
+        self.handle_to(Arc::new(Fair { patience: self.handle.fair_patience(), reentrant: true }), name)
     }
 
     /// Returns the fair lock of this name without re-entry.
@@ -166,7 +166,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.fair(name, false)
+        self.handle_to(Arc::new(Fair { patience: self.handle.fair_patience(), reentrant: false }), name)
     }
 
     /// Returns the spin lock of this name, whose waiters ask again after pauses instead of listening. Redisson's
@@ -337,11 +337,6 @@ impl Client {
     /// ```
     pub fn get_count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::new(&self.handle, self.handle.name_of_latch(name.as_ref()))
-    }
-
-    fn fair(&self, name: impl AsRef<str>, reentrant: bool) -> Lock {
-        let patience = self.handle.fair_patience();
-        self.handle_to(Arc::new(Fair { patience, reentrant }), name)
     }
 
     fn handle_to(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {

@@ -121,11 +121,8 @@ impl Semaphore {
     /// request was sent; permits that such a request took are given back in the background. `OtherKind` when the key
     /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
     pub fn acquire(&self, permits: u32) -> Result<Permits> {
-        let busy = || {
-            Error::new(ErrorKind::Unknown, "a wait without limit ended without permits")
-                .about_a(NOUN, self.name.as_str())
-        };
-        self.take(permits, Wait::ForEver)?.ok_or_else(busy)
+        let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without permits");
+        self.named(self.take(permits, Wait::ForEver)?.ok_or_else(busy))
     }
 
     /// Takes permits if enough are free, without waiting. `None` means that too few are free.

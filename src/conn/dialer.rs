@@ -213,10 +213,8 @@ impl Dial<'_> {
             login.map(|_| IntroductionStep::Login).into_iter().chain(commands.into_iter().map(|(step, _)| step));
         let (mut moment, mut refused_login) = (Moment::Greeting, None);
         for step in steps {
-            let reply = match connection.receive(deadline) {
-                Ok(reply) => reply,
-                Err(error) => return Err(refused_login.unwrap_or_else(|| lost(moment, error))),
-            };
+            let reply = connection.receive(deadline);
+            let reply = reply.map_err(|error| refused_login.take().unwrap_or_else(|| lost(moment, error)))?;
             moment = Moment::Request;
             let is_told = step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
             if is_told && text_of(&reply).as_deref() != node.as_deref() {

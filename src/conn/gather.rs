@@ -61,13 +61,6 @@ impl<T> Response<T> {
     }
 }
 
-impl<T> Request<'_, T> {
-    /// The request with the source of its script.
-    fn whole(&self) -> Self {
-        Self { server: Arc::clone(&self.server), whole: true, ..*self }
-    }
-}
-
 /// Sends all requests and returns their outcomes in the same order.
 ///
 /// The requests to one server are pipelined over one connection. All servers are written to before any reply is
@@ -383,7 +376,8 @@ impl<'a, T> Pipeline<'a, T> {
                 && !request.whole
             {
                 // At once, because the other servers may take all the time there is.
-                self.requests.push((*place, request.whole()));
+                let again = (*place, Request { server: Arc::clone(&request.server), whole: true, ..*request });
+                self.requests.push(again);
             }
             self.end_one(answer, self.batch.begun);
         }

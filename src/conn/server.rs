@@ -184,10 +184,7 @@ impl Server {
     }
 
     fn take(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
-        match self.take_or_reserve(deadline)? {
-            Some(connection) => Ok(connection),
-            None => self.open_reserved(deadline),
-        }
+        self.take_or_reserve(deadline)?.map_or_else(|| self.open_reserved(deadline), Ok)
     }
 
     /// Waits for an idle connection, or for a free slot. After `None` the caller opens the connection.

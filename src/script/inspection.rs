@@ -355,10 +355,7 @@ fn key_of(command: &Cmd) -> &[u8] {
 }
 
 fn word_of(command: &Cmd, at: usize) -> &[u8] {
-    match command.args_iter().nth(at) {
-        Some(Arg::Simple(word)) => word,
-        _ => &[],
-    }
+    if let Some(Arg::Simple(word)) = command.args_iter().nth(at) { word } else { &[] }
 }
 
 /// The field of a group's deadline or hold count without its ending.
@@ -399,10 +396,7 @@ fn left(ends_ms: f64, skew: Duration, now: Duration) -> Option<Duration> {
 }
 
 fn score(value: &Value) -> Option<f64> {
-    match value {
-        Value::Double(score) => Some(*score),
-        value => text(value)?.parse().ok(),
-    }
+    if let Value::Double(score) = value { Some(*score) } else { text(value)?.parse().ok() }
 }
 
 /// The subscribers of all channels in a reply to `PUBSUB NUMSUB`.

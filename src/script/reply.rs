@@ -8,18 +8,12 @@ use crate::error::Stop;
 
 /// Reads an integer reply.
 pub(crate) fn int(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int(number) => Some(*number),
-        _ => None,
-    }
+    if let Value::Int(number) = value { Some(*number) } else { None }
 }
 
 /// Reads a list reply.
 pub(crate) fn list(value: &Value) -> Option<&[Value]> {
-    match value {
-        Value::Array(values) => Some(values),
-        _ => None,
-    }
+    if let Value::Array(values) = value { Some(values) } else { None }
 }
 
 /// Reads a text, in whatever form.
