@@ -113,7 +113,8 @@ impl Identity {
 /// The deadline of a request, and the time that the server has for its reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    end: Instant,
+    /// The deadline of the whole request.
+    pub(crate) end: Instant,
     answer: Option<Duration>,
 }
 
@@ -126,11 +127,6 @@ impl Limits {
     /// Sets a deadline for the whole request, and for the reply a limit that starts when the request was sent.
     pub(crate) fn answered_within(end: Instant, answer: Duration) -> Self {
         Self { end, answer: Some(answer) }
-    }
-
-    /// The deadline of the whole request.
-    pub(crate) fn end(self) -> Instant {
-        self.end
     }
 
     /// The time that the server had for its reply, if `left` was left for the whole request.

@@ -122,7 +122,7 @@ impl Connection {
         limits: Limits,
         read: impl FnOnce(&Value) -> Option<T>,
     ) -> Result<T, Fault> {
-        let sent = self.socket.write_all(&self.packed, limits.end());
+        let sent = self.socket.write_all(&self.packed, limits.end);
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
         let limit = limits.of(self.socket.stream.limit());
@@ -169,7 +169,7 @@ impl Connection {
         if refusal.is_of_login() {
             self.is_logged_out = true;
             if self.is_proven {
-                return Fault::NotSent(trouble::logged_out(&self.server));
+                return Fault::NotSent(trouble::at(&self.server, "ended the login of the connection"));
             }
         }
         let refusal = if self.in_cluster { refusal.in_cluster() } else { refusal };

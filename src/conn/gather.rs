@@ -212,7 +212,7 @@ impl<'a, T> Pipeline<'a, T> {
         if !self.outcomes.is_empty() || self.is_skipped() {
             return;
         }
-        let end = self.requests.iter().map(|(_, request)| request.limits.end()).max().unwrap_or_else(Instant::now);
+        let end = self.requests.iter().map(|(_, request)| request.limits.end).max().unwrap_or_else(Instant::now);
         let begun = Instant::now();
         match self.server.take_or_reserve(end) {
             Ok(Some(connection)) => self.begin(connection),
@@ -306,7 +306,7 @@ impl<'a, T> Pipeline<'a, T> {
 
     /// The reason not to send a request over the connection.
     fn obstacle(&self, request: &Request<'_, T>, now: Instant) -> Option<Error> {
-        if request.limits.end() <= now {
+        if request.limits.end <= now {
             return Some(trouble::no_time(&self.server.label()));
         }
         let started = self.started?;
@@ -420,7 +420,7 @@ impl Batch {
         }
         request.call.pack(request.whole, request.pub_sub, &mut self.bytes);
         self.ends.push(self.bytes.len());
-        self.deadline = self.deadline.max(request.limits.end());
+        self.deadline = self.deadline.max(request.limits.end);
     }
 
     fn is_written(&self) -> bool {

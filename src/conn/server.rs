@@ -110,14 +110,14 @@ impl Server {
         asking: bool,
         is_usable: fn(&Result<T, Fault>) -> bool,
     ) -> (Result<T, Fault>, Option<Copies>) {
-        let mut connection = match self.take(limits.end()) {
+        let mut connection = match self.take(limits.end) {
             Ok(connection) => connection,
             Err(fault) => return (Err(fault), None),
         };
         let mut answer = send(&mut connection);
         if connection.is_logged_out && matches!(answer, Err(Fault::NotSent(_))) {
             self.put_away(connection, false);
-            connection = match self.take(limits.end()) {
+            connection = match self.take(limits.end) {
                 Ok(connection) => connection,
                 Err(fault) => return (Err(fault), None),
             };
@@ -143,7 +143,7 @@ impl Server {
         if let Some(made) = self.pub_sub.get() {
             return Ok(made);
         }
-        let mut connection = self.take(limits.end())?;
+        let mut connection = self.take(limits.end)?;
         let answer = self.pub_sub.choose(&mut connection, limits);
         self.put_away(connection, is_usable(&answer));
         answer
@@ -281,7 +281,7 @@ impl Server {
         if self.has_moved_since(identity) {
             return Ok(false);
         }
-        let mut connection = self.take(limits.end())?;
+        let mut connection = self.take(limits.end)?;
         if connection.leads_where(identity) {
             // With the address, no other connection can be meant.
             let has_restarted = identity.address.is_none() && connection.is_of_later_process(identity);
@@ -301,7 +301,7 @@ impl Server {
         }
         // By now the host name leads to another server, which never saw the request.
         let Some(peer) = identity.peer else { return Ok(false) };
-        match self.dialer.dial_again(peer, limits.end(), |stream| self.pool.opened(stream)) {
+        match self.dialer.dial_again(peer, limits.end, |stream| self.pool.opened(stream)) {
             Ok(mut connection) if connection.leads_where(identity) => fenced(kill(&mut connection, identity, limits)),
             _ => Ok(false),
         }

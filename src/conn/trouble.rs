@@ -136,11 +136,6 @@ pub(super) fn no_thread(what: &str, error: io::Error) -> Error {
     Error::with_source(ErrorKind::Connection, format!("no thread could be started to {what}"), error)
 }
 
-/// The error for a connection on which the server wants a login anew.
-pub(super) fn logged_out(label: &str) -> Error {
-    at(label, "ended the login of the connection")
-}
-
 /// The error for a request on a closed client.
 pub(super) fn closed() -> Error {
     Error::new(ErrorKind::Closed, "the client was closed, or opened before this process was forked; open another one")

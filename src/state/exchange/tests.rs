@@ -160,7 +160,7 @@ proptest::proptest! {
                     proptest::prop_assert_eq!(exchange.is_repeated(), sent > 0);
                     proptest::prop_assert!(now < bounds.end, "sent after the end");
                     let begun = now;
-                    now = begun.after(limits.of(begun.until(limits.end())) * share / 100);
+                    now = begun.after(limits.of(begun.until(limits.end)) * share / 100);
                     match of_request {
                         Fate::Answered => return Ok(()),
                         Fate::Refused(word) => exchange.failed(begun, now, refused(word), false),
@@ -189,7 +189,7 @@ proptest::proptest! {
                         for_ever += 1;
                         continue;
                     }
-                    now = now.after(limits.of(now.until(limits.end())) * share / 100);
+                    now = now.after(limits.of(now.until(limits.end)) * share / 100);
                     let outcome = match of_fence {
                         Fate::Answered => Ok(true),
                         Fate::Refused("LOADING") => Err(refused("LOADING")),
