@@ -404,10 +404,6 @@ impl Config {
         }
         Ok(())
     }
-
-    pub(crate) fn watchdog_lease(&self) -> Result<Lease> {
-        Lease::new(self.watchdog_timeout)
-    }
 }
 
 impl Default for Config {

@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     pub(crate) fn new(config: Arc<Config>, life: Arc<Life>, sender: Arc<Sender>) -> Result<Arc<Self>> {
-        let watchdog_lease = config.watchdog_lease()?;
+        let watchdog_lease = Lease::new(config.watchdog_timeout)?;
         Ok(Arc::new_cyclic(|myself| Self {
             cells: Arc::new(Cells::new(config.command_timeout, Arc::new(Weak::clone(myself)))),
             config,

@@ -161,8 +161,7 @@ impl Sender {
         copies: Option<&Copies>,
         consequence: &str,
     ) -> Result<Option<Error>> {
-        let Some(needs) = needs else { return Ok(None) };
-        needs.judge(copies, &self.server(name).label(), consequence)
+        needs.map_or(Ok(None), |needs| needs.judge(copies, &self.server(name).label(), consequence))
     }
 
     /// Tells the observer once that the server of this lock cannot wait for replicas.

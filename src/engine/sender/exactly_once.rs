@@ -128,14 +128,14 @@ pub(crate) fn send_all<T: Send>(outgoing: Vec<Outgoing<'_, T>>, caller: Option<&
     finish_all(all, caller)
 }
 
+/// A call, and its answer once there is one.
+type Attempted<'a, T> = (Sending<'a, T>, Option<Answer<T>>);
+
 /// Calls for one server, with their places.
 type ServerShare<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
 
 /// Ends the calls without an answer, those of each server one by one.
-fn finish_all<T: Send>(
-    all: Vec<(Sending<'_, T>, Option<Answer<T>>)>,
-    caller: Option<&Caller<'_>>,
-) -> Vec<SendResult<T>> {
+fn finish_all<T: Send>(all: Vec<Attempted<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
     let (mut outcomes, mut unanswered) = (vec![], vec![]);
     for (place, (sending, answer)) in all.into_iter().enumerate() {
         if answer.is_none() {
@@ -161,7 +161,7 @@ fn finish_all<T: Send>(
 }
 
 /// Sends the calls that are ready. Returns whether any was.
-fn attempt_all<T: Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) -> bool {
     let now = Instant::now();
     let unanswered = all.iter().enumerate().filter(|(_, (_, answer))| answer.is_none());
     let ready = unanswered.filter_map(|(place, (sending, _))| Some((place, sending.request(now)?)));
@@ -174,7 +174,7 @@ fn attempt_all<T: Send>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller:
 }
 
 /// Ends the rests that are over. Returns whether any was.
-fn end_rests<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+fn end_rests<T>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) -> bool {
     let (now, interruption) = (Instant::now(), interruption(caller));
     let mut any = false;
     for sending in all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending) {
@@ -187,7 +187,7 @@ fn end_rests<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<
 }
 
 /// Rests until the first of the calls may go on. Returns whether any rests.
-fn rest_together<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Option<&Caller<'_>>) -> bool {
+fn rest_together<T>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) -> bool {
     let now = Instant::now();
     let unanswered = all.iter().filter(|(_, answer)| answer.is_none());
     let first = unanswered.filter_map(|(sending, _)| sending.rests_until(now)).min();
@@ -198,7 +198,7 @@ fn rest_together<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)], caller: Opt
 }
 
 /// Fences a connection with unanswered copies, for all calls that were sent over it. Returns whether there was any.
-fn fence_one_connection<T>(all: &mut [(Sending<'_, T>, Option<Answer<T>>)]) -> bool {
+fn fence_one_connection<T>(all: &mut [Attempted<'_, T>]) -> bool {
     let now = Instant::now();
     let mut unfenced = all.iter_mut().filter(|(_, answer)| answer.is_none()).map(|(sending, _)| sending);
     let Some((first, (identity, limits))) =
