@@ -127,7 +127,9 @@ impl Inspector<'_, '_> {
     fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Stop> {
         let replies = (self.send)(commands)?;
         let told = |(command, reply): (&Cmd, Value)| match reply {
-            Value::ServerError(error) if error.code() == "ASK" && key_of(command) != self.name.key() => Ok(Value::Nil),
+            Value::ServerError(error) if error.code() == "ASK" && word_of(command, 1) != self.name.key() => {
+                Ok(Value::Nil)
+            }
             reply => told(reply, command, &mut self.found.without_rights),
         };
         commands.iter().zip(replies).map(told).collect()
@@ -331,10 +333,8 @@ fn holder(owner: String, hold_count: u64) -> InspectedHolder {
 fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result<Value, Stop> {
     let Some(refusal) = Refusal::in_reply(&reply) else { return Ok(reply) };
     if refusal.lacks_command() {
-        let (word, key) = (
-            String::from_utf8_lossy(word_of(command, 0)).to_ascii_lowercase(),
-            String::from_utf8_lossy(key_of(command)),
-        );
+        let [word, key] = [0, 1].map(|at| String::from_utf8_lossy(word_of(command, at)));
+        let word = word.to_ascii_lowercase();
         let right = match word.as_str() {
             "client" | "pubsub" => format!("{word}|{}", key.to_ascii_lowercase()),
             _ if refusal.word() == "NOPERM" && !refusal.is_of_right_to_run() => format!("~{key}"),
@@ -349,11 +349,7 @@ fn told(reply: Value, command: &Cmd, without_rights: &mut Vec<String>) -> Result
     Ok(Value::Nil)
 }
 
-/// The word behind the command: its key, or a subcommand.
-fn key_of(command: &Cmd) -> &[u8] {
-    word_of(command, 1)
-}
-
+/// A word of a request: the command, then its key or a subcommand.
 fn word_of(command: &Cmd, at: usize) -> &[u8] {
     if let Some(Arg::Simple(word)) = command.args_iter().nth(at) { word } else { &[] }
 }
