@@ -589,12 +589,6 @@ impl ClientBuilder {
         let server = Server::new(dialer, config.max_connections);
         opened(config, owners, Box::new(Standalone(Arc::new(server))))
     }
-
-    /// A client of these servers, whatever the URL says.
-    #[cfg(test)]
-    pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
-        opened(self.config.checked()?, Owners::new(), topology)
-    }
 }
 
 fn opened(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Client> {
@@ -617,4 +611,16 @@ fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
             is_renewed: ledger.renewal(now).is_some(),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl ClientBuilder {
+        /// A client of these servers, whatever the URL says.
+        pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
+            opened(self.config.checked()?, Owners::new(), topology)
+        }
+    }
 }

@@ -106,10 +106,7 @@ impl Deadline {
 
     /// The earlier of this deadline and `other`.
     pub(crate) fn sooner(self, other: Instant) -> Instant {
-        match self {
-            Self::At(at) => at.min(other),
-            Self::Never => other,
-        }
+        if let Self::At(at) = self { at.min(other) } else { other }
     }
 }
 

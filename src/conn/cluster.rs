@@ -87,6 +87,27 @@ impl Cluster {
         }
         Self { shared: Arc::new(shared) }
     }
+
+    /// Follows the word of a member about the place of a slot. An address that nobody can dial is looked up in the map
+    /// of another member.
+    fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
+        let asking = refusal.word() == "ASK";
+        if !asking {
+            refresh::ask_for(&self.shared, None);
+        }
+        let mut state = self.shared.state.lock();
+        let spoke = state.servers.get(from.0).map_or("", |server| server.dialer.host());
+        let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
+        let Some((slot, place)) = place else {
+            return Redirect::Later;
+        };
+        let number = state.number(&place, &self.shared);
+        if !asking {
+            state.map.moved(Slot(slot), number);
+        }
+        let server = Arc::clone(&state.servers[number.0]);
+        Redirect::Elsewhere(Route { server, asking })
+    }
 }
 
 impl Topology for Cluster {
@@ -155,29 +176,6 @@ impl Topology for Cluster {
         drop(state);
         self.shared.closing.notify_all();
         servers.iter().for_each(|server| server.close());
-    }
-}
-
-impl Cluster {
-    /// Follows the word of a member about the place of a slot. An address that nobody can dial is looked up in the map
-    /// of another member.
-    fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
-        let asking = refusal.word() == "ASK";
-        if !asking {
-            refresh::ask_for(&self.shared, None);
-        }
-        let mut state = self.shared.state.lock();
-        let spoke = state.servers.get(from.0).map_or("", |server| server.dialer.host());
-        let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
-        let Some((slot, place)) = place else {
-            return Redirect::Later;
-        };
-        let number = state.number(&place, &self.shared);
-        if !asking {
-            state.map.moved(Slot(slot), number);
-        }
-        let server = Arc::clone(&state.servers[number.0]);
-        Redirect::Elsewhere(Route { server, asking })
     }
 }
 

@@ -40,10 +40,7 @@ impl Connection {
 }
 
 fn read(touched: &Value, counted: &Value) -> Option<Copies> {
-    let count = |count: &Value| match count {
-        Value::Int(count) => u64::try_from(*count).ok(),
-        _ => None,
-    };
+    let count = |count: &Value| if let Value::Int(count) = count { u64::try_from(*count).ok() } else { None };
     match (touched, counted) {
         (Value::ServerError(error), _) => {
             let refusal = Refusal::new(error);
