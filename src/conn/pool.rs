@@ -148,7 +148,10 @@ impl Pool {
 
     /// Closes the idle connections.
     pub(super) fn close_idle(&self) {
-        let mut state = self.state.lock();
+        self.drop_idle(self.state.lock());
+    }
+
+    fn drop_idle(&self, mut state: MutexGuard<'_, State>) {
         let idle = std::mem::take(&mut state.idle);
         state.open -= idle.len();
         if state.waiting > 0 {
@@ -181,9 +184,9 @@ impl Pool {
 
     /// Closes every connection, also those in use.
     pub(super) fn close(&self) {
-        // Who takes an idle connection between these steps has the end of its stream.
-        self.state.lock().closed = true;
-        self.close_idle();
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.drop_idle(state);
         self.shut_down();
     }
 
