@@ -353,6 +353,7 @@ impl Reader {
         self.settings.push(Box::new(setting));
     }
 
+    #[cfg_attr(not(feature = "tls"), expect(unused_mut))]
     fn finish(mut self) -> Result<RedissonConfig> {
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls.taken(self.servers.use_tls(), &mut self.warnings)? {

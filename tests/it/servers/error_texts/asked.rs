@@ -286,7 +286,8 @@ fn holds() -> Vec<Row> {
         waiting.join().unwrap().unwrap_err()
     });
     rows.push(
-        Row::new("a wait that was cancelled", cancelled, ErrorKind::Cancelled, &["cancelled", "not held"]).of("job"),
+        Row::new("a wait that was cancelled", cancelled, ErrorKind::Cancelled, &["cancelled", "nothing was taken"])
+            .of("job"),
     );
     client.close();
     rows.push(
