@@ -1,5 +1,7 @@
 //! Work on several servers at once.
 
+use std::iter;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use super::server::Server;
@@ -19,22 +21,17 @@ pub(crate) fn by_server<T>(all: impl IntoIterator<Item = (Arc<Server>, T)>) -> V
 
 /// Works on all shares at once, each but the first on a thread of its own. Returns the results in order.
 pub(crate) fn side_by_side<T: Sync, R: Send>(shares: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let mut results: Vec<(&T, Option<R>)> = shares.iter().map(|share| (share, None)).collect();
-    each_aside("lockson-aside", &mut results, |(share, result)| _ = result.get_or_insert_with(|| work(share)));
-    results.into_iter().filter_map(|(_, result)| result).collect()
-}
-
-/// Works on all at once, each but the first on a thread of its own. Work that got no thread follows the others: `work`
-/// does nothing where it was done.
-pub(super) fn each_aside<T: Send>(thread_name: &str, all: &mut [T], work: impl Fn(&mut T) + Sync) {
-    if let [own, others @ ..] = all {
-        let work = &work;
-        thread::scope(|scope| {
-            for one in others {
-                let _ = thread::Builder::new().name(thread_name.into()).spawn_scoped(scope, move || work(one));
-            }
-            work(own);
+    let Some((own, others)) = shares.split_first() else { return vec![] };
+    let work = &work;
+    thread::scope(|scope| {
+        let start =
+            |share| thread::Builder::new().name("lockson-aside".into()).spawn_scoped(scope, move || work(share));
+        let started: Vec<_> = others.iter().map(|share| (share, start(share))).collect();
+        let own = work(own);
+        let others = started.into_iter().map(|(share, thread)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => work(share),
         });
-    }
-    all.iter_mut().for_each(work);
+        iter::once(own).chain(others).collect()
+    })
 }

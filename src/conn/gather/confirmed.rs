@@ -1,7 +1,7 @@
 //! The wait for replicas after several requests: one for all answers of a server.
 
 use super::Pipeline;
-use crate::conn::side_by_side::each_aside;
+use crate::system::thread;
 use crate::transport::{Confirmation, Fault};
 
 impl<T> Pipeline<'_, T> {
@@ -48,5 +48,14 @@ impl<T> Pipeline<'_, T> {
 /// Waits for the replicas of all servers side by side.
 pub(super) fn confirm_all<T: Send>(pipelines: &mut [Pipeline<'_, T>]) {
     let mut waiting: Vec<_> = pipelines.iter_mut().filter(|one| one.unconfirmed.is_some()).collect();
-    each_aside("lockson-dial", &mut waiting, |pipeline| pipeline.confirm());
+    if let [others @ .., own] = &mut waiting[..] {
+        thread::scope(|scope| {
+            for pipeline in others {
+                // A thread that cannot be started leaves its pipeline for later.
+                let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.confirm());
+            }
+            own.confirm();
+        });
+    }
+    waiting.iter_mut().for_each(|pipeline| pipeline.confirm());
 }
