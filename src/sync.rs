@@ -1,7 +1,7 @@
-//! The mutex, the condition variable, and the atomics by which threads wake each other.
+//! The mutex and the condition variable, of `parking_lot`, and the atomics by which threads tell each other something.
 //!
-//! Both come from `parking_lot`. Under `--cfg shuttle` tests use those of the checker, with the same interface, so
-//! that the checker decides which thread runs; under `--cfg simulated` they are those of the simulator.
+//! Under `--cfg shuttle` tests use those of the checker, with the same interface, so that the checker decides which
+//! thread runs; under `--cfg simulated` mutex and condition variable are those of the simulator.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

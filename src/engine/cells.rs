@@ -9,12 +9,12 @@ pub(crate) mod taken;
 pub(crate) mod waiters;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::conn::Server;
 use crate::engine::per_server::PerServer;
 use crate::name::LockName;
+use crate::sync::{AtomicBool, Ordering};
 use hub::{Hub, Reports};
 use queues::Queues;
 use registry::Registry;

@@ -1,6 +1,5 @@
 //! The hub: connects the waiters of one server with its listening connection.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::name::INVALIDATIONS;
 use crate::name::LockName;
 use crate::state::channels::{Channels, Message, Subject};
 use crate::state::watch::TrackingChannel;
-use crate::sync::Mutex;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::time::Instant;
 use crate::transport::Demand;
 

@@ -1,11 +1,9 @@
 //! The turns of this process at locks that other processes want, too.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::name::LockName;
 use crate::owner::{ThreadId, ThreadNumber};
 use crate::state::stand_back::{Rivals, Turn, Turns};
-use crate::sync::Mutex;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::time::Instant;
 
 /// The turns of one client, shared by its threads.
