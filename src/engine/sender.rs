@@ -191,6 +191,11 @@ impl Sender {
         Bounds { retry_until, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 
+    /// The end of a call without limit that began at `began`, if this server stays mute; `None` while it replies.
+    pub(crate) fn outage_ends(&self, node: &Node, began: Instant) -> Option<Instant> {
+        node.mute_since().map(|since| since.max(began).after(self.config.outage_limit))
+    }
+
     /// The bounds of a call that begins at `now`.
     pub(crate) fn bounds_of_call(&self, name: &LockName, now: Instant, deadline: Deadline) -> Bounds {
         self.bounds(self.node(name).mute_since().unwrap_or(now), now, now, deadline)

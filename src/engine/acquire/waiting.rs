@@ -39,7 +39,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) started: Instant,
     pub(crate) deadline: Deadline,
     queueing: Queueing,
-    /// Held until the thread joins a queue.
+    /// Held by the thread that asks ahead of the queues, until it knows that it must wait.
     ahead: Option<Ahead<'a>>,
     /// The beginning and the deadline of the call, of which this wait may be a part.
     pub(crate) call: (Instant, Deadline),
@@ -139,7 +139,7 @@ impl<'a> Waiting<'a> {
             }
             _ => {}
         }
-        // Until here nobody else could ask ahead, so this thread came before all in the queue.
+        // Until here nobody else could ask ahead, and nobody was in a queue when this thread began to.
         self.ahead = None;
     }
 
@@ -237,8 +237,7 @@ impl<'a> Waiting<'a> {
         self.engine.cells.stand_backs.with(self.name, Turn::wanted);
         let now = Instant::now();
         // During an outage the first thread gets no reply, so the other threads end their waits themselves.
-        let limit = self.engine.config.outage_limit;
-        let outage = self.node.mute_since().map(|since| since.max(self.call.0).after(limit));
+        let outage = self.engine.sender.outage_ends(self.node, self.call.0);
         if self.deadline.passed(now) || outage.is_some_and(|outage| now >= outage) {
             return None;
         }

@@ -86,7 +86,7 @@ impl<'a> All<'a> {
                     let acquisition = self.take.acquisition(place, Wait::Until(Deadline::At(until)));
                     let granted = match self.wait_for(place, acquisition.holding()) {
                         // A wait without parts has the time of the caller to outlast an outage.
-                        Err(error) if error.is_outage() && !self.is_over() => {
+                        Err(error) if error.is_outage() && !self.is_over() && !self.was_mute_for_long(place) => {
                             self.rounds.silent(place);
                             self.trouble = Some(error);
                             false
@@ -109,6 +109,13 @@ impl<'a> All<'a> {
     /// Whether the time is up.
     fn is_over(&self) -> bool {
         self.take.wait == Wait::Not || self.take.wait.deadline().passed(Instant::now())
+    }
+
+    /// Whether the server of this lock was mute for so long that a call without limit ends.
+    fn was_mute_for_long(&self, place: usize) -> bool {
+        let AcquireRequest { engine, name, .. } = self.take.requests[place];
+        let ends = engine.sender.outage_ends(engine.sender.node(name), self.take.began);
+        self.take.wait == Wait::ForEver && ends.is_some_and(|end| end <= Instant::now())
     }
 
     /// Re-enters the locks that the calling thread holds. A lost lock fails the take: an outer section believes in it.
