@@ -28,7 +28,7 @@ pub(super) struct ServerRound<'a> {
     pub(super) nothing_here: &'a mut bool,
     /// The number of holds that were found gone.
     pub(super) gone: usize,
-    /// The time that this round has waited in vain for replicas.
+    /// The time that this round has waited in vain for replicas, of which the first wait counts as a short one.
     pub(super) waited: Duration,
 }
 
