@@ -486,9 +486,10 @@ impl Client {
     /// [`close`](Self::close).
     ///
     /// A call that may wait fails at once, also where the lock is free, so a loop over `lock()` ends. Holders go on:
-    /// their locks are renewed, and may be re-entered and released, unlike after [`Cancel::cancel`](crate::Cancel::cancel).
-    /// So do calls that do not wait, as `try_lock()`, and waits for a loss. A multi-lock ends its wait with the first of its clients. Not to be called in a signal
-    /// handler, because it takes a mutex. Does nothing in a forked child.
+    /// their locks are renewed, and may be re-entered and released, unlike after
+    /// [`Cancel::cancel`](crate::Cancel::cancel). So do calls that do not wait, as `try_lock()`, and waits for a loss.
+    /// A multi-lock ends its wait with the first of its clients. Not to be called in a signal handler, because it takes a
+    /// mutex. Does nothing in a forked child.
     ///
     /// ```no_run
     /// # use std::thread::JoinHandle;

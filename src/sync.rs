@@ -1,4 +1,4 @@
-//! The mutex and the condition variable, of `parking_lot`, and the atomics by which threads tell each other something.
+//! The mutex and the condition variable, of `parking_lot`, and the atomics of what the schedules check.
 //!
 //! Under `--cfg shuttle` tests use those of the checker, with the same interface, so that the checker decides which
 //! thread runs; under `--cfg simulated` mutex and condition variable are those of the simulator.

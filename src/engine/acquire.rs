@@ -43,7 +43,7 @@ impl Engine {
         let caller = Caller::new(&self.life, request.modifiers.cancel.as_ref(), waits);
         caller.check()?;
         if let Some(hold) = held {
-            let bounds = self.sender.bounds_of_call(request.name, Instant::now(), wait.deadline());
+            let bounds = self.sender.bounds_of_call(request.name, wait.deadline());
             return self.reenter(request, &hold, &caller, bounds).map(Some);
         }
         Acquisition::new(request, thread, &caller, wait).run()

@@ -196,8 +196,9 @@ impl Sender {
         node.mute_since().map(|since| since.max(began).after(self.config.outage_limit))
     }
 
-    /// The bounds of a call that begins at `now`.
-    pub(crate) fn bounds_of_call(&self, name: &LockName, now: Instant, deadline: Deadline) -> Bounds {
+    /// The bounds of a call that begins now.
+    pub(crate) fn bounds_of_call(&self, name: &LockName, deadline: Deadline) -> Bounds {
+        let now = Instant::now();
         self.bounds(self.node(name).mute_since().unwrap_or(now), now, now, deadline)
     }
 

@@ -11,8 +11,8 @@ pub(super) fn slot_of(key: &[u8]) -> Slot {
     Slot(crc16(hashed_part(key)) % SLOTS)
 }
 
-/// The CRC-16 of XMODEM: polynomial 0x1021, no reflection, starting with zero. A product of the polynomial and half a byte
-/// has no carries, so it is what the half byte leaves.
+/// The CRC-16 of XMODEM: polynomial 0x1021, no reflection, starting with zero. A product of the polynomial and half a
+/// byte has no carries, so it is what the half byte leaves.
 fn crc16(bytes: &[u8]) -> u16 {
     let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xF]);
     halves.fold(0, |crc: u16, half| (crc << 4) ^ (0x1021 * ((crc >> 12) ^ u16::from(half))))

@@ -123,8 +123,7 @@ impl<'a> All<'a> {
         for (place, request) in self.take.requests.iter().enumerate() {
             let engine = request.engine;
             if let Some(hold) = request.held_by(self.take.thread.as_ref()) {
-                let deadline = self.take.wait.deadline();
-                let bounds = engine.sender.bounds_of_call(request.name, Instant::now(), deadline);
+                let bounds = engine.sender.bounds_of_call(request.name, self.take.wait.deadline());
                 let grant = engine.reenter(request, &hold, self.take.caller, until(self.end, bounds));
                 self.granted(place, grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;

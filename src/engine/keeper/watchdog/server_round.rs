@@ -99,7 +99,7 @@ impl ServerRound<'_> {
 
     /// Waits for the replicas of holds that were renewed by requests sent after `sent`, by one request for the batch. A
     /// hold that the replicas lack is not renewed: where a master is cut off from its replicas, another client may take
-    /// the lock from the promoted replica. Nobody else's renewal waits for them.
+    /// the lock from the promoted replica. Renewals of other holds count before the wait.
     fn confirm<'a>(&mut self, sent: Instant, answers: impl Iterator<Item = (&'a Due, &'a mut RenewalAnswer)>) {
         let (mut waiting, mut others) = (vec![], vec![]);
         for (due, answer) in answers.filter(|(_, answer)| **answer == RenewalAnswer::Renewed) {
