@@ -32,7 +32,7 @@ impl Bell {
         let mut rung = self.0.rung.lock();
         if !*rung {
             // After a spurious wake-up the caller checks and sleeps again.
-            self.0.changed.wait_for(&mut rung, Instant::now().until(until));
+            rung = self.0.changed.wait_for(rung, Instant::now().until(until));
         }
         *rung = false;
     }

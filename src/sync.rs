@@ -1,4 +1,4 @@
-//! The mutex and the condition variable, of `parking_lot`, and the atomics of what the schedules check.
+//! The mutex and the condition variable, and the atomics of what the schedules check.
 //!
 //! Under `--cfg shuttle` tests use those of the checker, with the same interface, so that the checker decides which
 //! thread runs; under `--cfg simulated` mutex and condition variable are those of the simulator.
@@ -10,7 +10,7 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use lockson_world::{Condvar, Mutex, MutexGuard};
 
 #[cfg(not(any(simulated, all(test, shuttle))))]
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+pub(crate) use of_the_system::{Condvar, Mutex, MutexGuard};
 
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,5 +18,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[cfg(all(test, shuttle))]
 pub(crate) use schedules::{Condvar, Mutex, MutexGuard};
 
+#[cfg(not(any(simulated, all(test, shuttle))))]
+mod of_the_system;
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -75,7 +75,7 @@ impl Pool {
                 )));
             }
             state.waiting += 1;
-            self.freed.wait_for(&mut state, left);
+            state = self.freed.wait_for(state, left);
             state.waiting -= 1;
         }
     }

@@ -76,7 +76,7 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
             if left.is_zero() {
                 break Err(timed_out());
             }
-            self.shared.done.wait_for(&mut state, left);
+            state = self.shared.done.wait_for(state, left);
         };
         state.waiting -= 1;
         let outdated = if state.waiting == 0 { state.answer.take() } else { None };

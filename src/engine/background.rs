@@ -81,7 +81,7 @@ impl Background {
             self.0.see_to_relief(&mut queue);
         } else {
             // If no thread can be started, the jobs wait for the next attempt.
-            queue.server = self.0.start(|shared| shared.serve(&mut shared.queue.lock())).then_some(STARTING);
+            queue.server = self.0.start(|shared| shared.serve(shared.queue.lock())).then_some(STARTING);
         }
         ticket
     }
@@ -105,7 +105,7 @@ impl Background {
             if now >= until {
                 break;
             }
-            self.0.done.wait_for(&mut queue, now.nap_until(until));
+            queue = self.0.done.wait_for(queue, now.nap_until(until));
         }
         queue.ended = true;
         let jobs = std::mem::take(&mut queue.jobs);
@@ -129,7 +129,7 @@ impl Shared {
     }
 
     /// Runs jobs until another thread took over, or until none came for a while.
-    fn serve(self: &Arc<Self>, queue: &mut MutexGuard<'_, Queue>) {
+    fn serve<'a>(self: &'a Arc<Self>, mut queue: MutexGuard<'a, Queue>) {
         let this = Some(ThreadId::current().number());
         queue.server = this;
         loop {
@@ -138,11 +138,11 @@ impl Shared {
                 Some(at) if at <= now || queue.hurries => {
                     let Some((_, work)) = queue.jobs.pop_first() else { continue };
                     queue.busy_since = Some(now);
-                    self.see_to_relief(queue);
+                    self.see_to_relief(&mut queue);
+                    drop(queue);
                     // A panic in a job, perhaps in a callback of the user, must not end the other jobs.
-                    MutexGuard::unlocked(queue, || {
-                        let _ = catch_unwind(AssertUnwindSafe(work));
-                    });
+                    let _ = catch_unwind(AssertUnwindSafe(work));
+                    queue = self.queue.lock();
                     if queue.server != this {
                         return;
                     }
@@ -151,13 +151,10 @@ impl Shared {
                         self.done.notify_all();
                     }
                 }
-                Some(at) => {
-                    let left = now.nap_until(at);
-                    self.added.wait_for(queue, left);
-                }
+                Some(at) => queue = self.added.wait_for(queue, now.nap_until(at)),
                 None => {
-                    let waited = self.added.wait_for(queue, IDLE_LIMIT);
-                    if waited.timed_out() && queue.jobs.is_empty() {
+                    queue = self.added.wait_for(queue, IDLE_LIMIT);
+                    if queue.jobs.is_empty() && now.after(IDLE_LIMIT) <= Instant::now() {
                         queue.server = None;
                         return;
                     }
@@ -181,9 +178,11 @@ impl Shared {
             let due = queue.busy_since.unwrap_or(now).after(MOMENT);
             if due <= now {
                 queue.has_relief = false;
-                return self.serve(&mut queue);
+                return self.serve(queue);
             }
-            MutexGuard::unlocked(&mut queue, || thread::sleep(now.until(due)));
+            drop(queue);
+            thread::sleep(now.until(due));
+            queue = self.queue.lock();
         }
         queue.has_relief = false;
     }

@@ -90,7 +90,7 @@ impl Life {
             if now >= until {
                 return;
             }
-            self.ended.wait_for(&mut ending, now.nap_until(until));
+            ending = self.ended.wait_for(ending, now.nap_until(until));
         }
     }
 }

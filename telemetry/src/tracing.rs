@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::tracing::field::Empty;
 use ::tracing::{Level, Span, debug_span, event};
@@ -11,7 +11,6 @@ use lockson::{
     Error, ErrorKind, HoldEnded, LockAbandoned, LockAcquired, LockKind, LockLost, LockReleased, LocksRenewed, Observer,
     ReleaseFailed, RenewalFailed, ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted,
 };
-use parking_lot::Mutex;
 
 /// Hands the events of a client to the subscriber of the crate [`tracing`](::tracing). Feature `tracing`.
 ///
@@ -50,8 +49,12 @@ impl TracingObserver {
         Self::default()
     }
 
+    fn spans(&self) -> MutexGuard<'_, HashMap<(String, String), Span>> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn end_hold(&self, name: &str, owner: &str, outcome: &str) {
-        let span = self.holds.lock().remove(&(name.to_owned(), owner.to_owned()));
+        let span = self.spans().remove(&(name.to_owned(), owner.to_owned()));
         // Closed without the mutex, because a subscriber may take locks.
         if let Some(span) = span {
             span.record("outcome", outcome);
@@ -131,7 +134,7 @@ impl Observer for TracingObserver {
             outcome = Empty,
         );
         if !span.is_disabled() {
-            let earlier = self.holds.lock().insert((event.name().to_owned(), event.owner().to_owned()), span);
+            let earlier = self.spans().insert((event.name().to_owned(), event.owner().to_owned()), span);
             drop(earlier);
         }
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, process, thread};
 
-pub use mutex::{Condvar, Mutex, MutexGuard, Waited};
+pub use mutex::{Condvar, Mutex, MutexGuard};
 
 /// Nanoseconds since the world began.
 pub type Nanos = u64;

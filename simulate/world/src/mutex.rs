@@ -1,4 +1,4 @@
-//! The mutex and the condition variable of a world, with the interface of `parking_lot`.
+//! The mutex and the condition variable of a world, with the interface that the library uses.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -13,17 +13,13 @@ pub struct Mutex<T>(parking_lot::Mutex<T>);
 /// Access to the data of a [`Mutex`].
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// `None` only during a wait, or while the mutex is unlocked for other threads.
+    /// `None` only during a wait.
     inner: Option<parking_lot::MutexGuard<'a, T>>,
 }
 
 /// A condition variable whose sleepers wake in the order of the seed.
 #[derive(Debug, Default)]
 pub struct Condvar(Box<u8>);
-
-/// The end of a wait.
-#[derive(Debug)]
-pub struct Waited(bool);
 
 impl<T> Mutex<T> {
     /// A mutex with this data.
@@ -67,17 +63,6 @@ impl<T> Mutex<T> {
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl<T> MutexGuard<'_, T> {
-    /// Unlocks the mutex for the time of `work`.
-    pub fn unlocked<U>(guard: &mut Self, work: impl FnOnce() -> U) -> U {
-        drop(guard.inner.take());
-        guard.mutex.released();
-        let answer = work();
-        guard.inner = Some(guard.mutex.acquire());
-        answer
     }
 }
 
@@ -125,15 +110,13 @@ impl Condvar {
     }
 
     /// Sleeps for at most `longest`.
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) -> Waited {
+    pub fn wait_for<'a, T>(&self, mut guard: MutexGuard<'a, T>, longest: Duration) -> MutexGuard<'a, T> {
         let (world, me) = World::of_thread().expect("a thread of a world");
         drop(guard.inner.take());
         guard.mutex.released();
-        let end = world.now().saturating_add(crate::nanos(longest));
         world.wait(me, What::Condvar(self.address()), Some(longest));
-        let timed_out = world.now() >= end;
         guard.inner = Some(guard.mutex.acquire());
-        Waited(timed_out)
+        guard
     }
 
     fn wake(&self, all: bool) {
@@ -144,13 +127,6 @@ impl Condvar {
 
     fn address(&self) -> usize {
         std::ptr::from_ref(&*self.0).addr()
-    }
-}
-
-impl Waited {
-    /// Whether the time was up.
-    pub fn timed_out(&self) -> bool {
-        self.0
     }
 }
 

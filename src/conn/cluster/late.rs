@@ -58,7 +58,7 @@ fn work(shared: &Shared) {
             state.fences_late = false;
             return;
         }
-        shared.closing.wait_for(&mut state, PAUSE);
+        drop(shared.closing.wait_for(state, PAUSE));
     }
 }
 

@@ -77,7 +77,7 @@ fn wait_for_turn(shared: &Shared) -> bool {
         if state.closed || due <= now {
             return !state.closed;
         }
-        shared.closing.wait_for(&mut state, now.nap_until(due));
+        state = shared.closing.wait_for(state, now.nap_until(due));
     }
 }
 

@@ -182,7 +182,7 @@ impl Locator {
                 }
                 _ => {}
             }
-            self.0.changed.wait_for(&mut state, now.nap_until(deadline));
+            state = self.0.changed.wait_for(state, now.nap_until(deadline));
         }
     }
 }
@@ -218,9 +218,9 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             let now = Instant::now();
-            match until(&state, now) {
+            state = match until(&state, now) {
                 _ if state.closed => return false,
-                Some(until) if now < until => self.changed.wait_for(&mut state, now.until(until)),
+                Some(until) if now < until => self.changed.wait_for(state, now.until(until)),
                 _ => return true,
             };
         }

@@ -44,7 +44,7 @@ impl Requests {
                 let text = "an earlier request of this hold is still unanswered, so this request was not sent";
                 return Err(Error::new(ErrorKind::Unknown, text));
             }
-            self.ended.wait_for(&mut state, now.nap_until(until));
+            state = self.ended.wait_for(state, now.nap_until(until));
         }
         state.under_way = true;
         Ok(RequestTurn(self))

@@ -1,4 +1,5 @@
-//! A forked child: every call refuses at once and nothing hangs, whatever the parent's threads were doing.
+//! A forked child: every call refuses at once and nothing hangs, whatever the parent's threads were doing, and a client
+//! of its own works.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -73,7 +74,8 @@ fn a_busy_parent_forks() {
                 Fork::Child => {
                     let outcome = catch_unwind(AssertUnwindSafe(|| {
                         let no_permit = in_child_of_permits(&semaphore, &latch, permits);
-                        if no_permit { in_child(client, inherited, stop) } else { 91 }
+                        let refused = if no_permit { in_child(client, inherited, stop) } else { 91 };
+                        if refused == 0 && !works_in_child(&url) { 92 } else { refused }
                     }));
                     std::process::exit(outcome.unwrap_or(90));
                 }
@@ -195,6 +197,26 @@ fn in_child_of_permits(semaphore: &Semaphore, latch: &CountDownLatch, permits: P
         kind_of(permits.release()),
     ];
     kinds.iter().all(|kind| *kind == ErrorKind::Closed)
+}
+
+/// Whether clients that a forked child opens exclude each other's threads, and wake them.
+fn works_in_child(url: &str) -> bool {
+    let clients = [(); 2].map(|()| Client::builder(url).command_timeout(SOON).connect().unwrap());
+    let inside = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (clients, inside) = (&clients, &inside);
+        let section = move |number: usize| {
+            (0..5).all(|_| {
+                let guard = clients[number].get_lock("of a child").lock().unwrap();
+                let is_alone = !inside.swap(true, Ordering::AcqRel);
+                inside.store(false, Ordering::Release);
+                guard.unlock().unwrap();
+                is_alone
+            })
+        };
+        let threads: Vec<_> = [0, 1, 0, 1, 0, 1].map(|number| scope.spawn(move || section(number))).into();
+        threads.into_iter().all(|thread| thread.join().unwrap())
+    })
 }
 
 fn is_lost(hold: &Hold) -> bool {

@@ -210,7 +210,7 @@ fn each_hold_is_a_span_that_ends_with_its_outcome() {
         let _guard = other.get_lock(name).lock().unwrap();
         other.close();
     });
-    assert_eq!(format!("{observer:?}"), "TracingObserver { holds: Mutex { data: {} } }", "nothing is remembered");
+    assert_eq!(format!("{observer:?}"), format!("{:?}", TracingObserver::new()), "nothing is remembered");
 }
 
 /// Closes the client at the first grant, before the observer behind hears of the grant.
@@ -231,5 +231,5 @@ fn a_hold_that_ends_before_its_grant_is_told_is_a_span() {
     let client = closing.0.get_or_init(|| builder.connect().unwrap());
     drop(client.get_lock(&name).lock());
     assert_eq!(lines.ends_of(&name), ["closed"]);
-    assert_eq!(format!("{observer:?}"), "TracingObserver { holds: Mutex { data: {} } }");
+    assert_eq!(format!("{observer:?}"), format!("{:?}", TracingObserver::new()));
 }
