@@ -29,6 +29,8 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 pub struct Durability {
     replicas: u8,
     fsync: bool,
+    /// So many replicas must have it on their disks.
+    disks: u8,
     within: Duration,
     best_effort: bool,
     /// Whether the disk is wished for by a merged setting with best effort only, and the rest is needed.
@@ -45,7 +47,8 @@ impl Durability {
     /// ```
     #[must_use]
     pub const fn replicas(count: u8) -> Self {
-        Self { replicas: count, fsync: false, within: Duration::from_secs(1), best_effort: false, wishes_disk: false }
+        let within = Duration::from_secs(1);
+        Self { replicas: count, fsync: false, disks: 0, within, best_effort: false, wishes_disk: false }
     }
 
     /// Waits also until the server, and each of the replicas, has written the grant to its append-only file, by
@@ -58,7 +61,7 @@ impl Durability {
     /// ```
     #[must_use]
     pub const fn with_fsync(self) -> Self {
-        Self { fsync: true, ..self }
+        Self { fsync: true, disks: self.replicas, ..self }
     }
 
     /// Sets how long a grant may take to reach them: 1 millisecond to half of the time to live of the lock. Defaults to
@@ -113,6 +116,7 @@ impl Durability {
         Self {
             replicas: self.replicas.max(other.replicas),
             fsync,
+            disks: self.disks.max(other.disks),
             within: self.within.max(other.within),
             best_effort,
             wishes_disk: fsync && !best_effort && !self.needs_disk() && !other.needs_disk(),
@@ -125,7 +129,16 @@ impl Durability {
 
     /// What is waited for where the server cannot wait for its disk; `None` where that is no use.
     pub(crate) fn without_disk(self) -> Option<Self> {
-        (self.fsync && self.replicas > 0 && !self.needs_disk()).then_some(Self { fsync: false, ..self })
+        if self.needs_disk() { None } else { self.of_memory(0) }
+    }
+
+    /// What is waited for before the disks: replicas whose disks nobody needs.
+    pub(crate) fn besides_disks(self) -> Option<Self> {
+        self.of_memory(self.disks)
+    }
+
+    fn of_memory(self, known: u8) -> Option<Self> {
+        (self.fsync && self.replicas > known).then_some(Self { fsync: false, disks: 0, ..self })
     }
 
     /// The setting that fulfils all of them.
@@ -138,6 +151,11 @@ impl Durability {
         Self { within: self.within.min(limit).max(SHORTEST), ..self }
     }
 
+    /// The rest of the wait when so much of it has passed, and a moment at least.
+    pub(crate) fn after(self, passed: Duration) -> Self {
+        self.at_most(self.within.saturating_sub(passed).max(MOMENT))
+    }
+
     /// The time for the wait and its replies.
     pub(crate) fn bound(self) -> Duration {
         self.within.saturating_add(GRACE)
@@ -145,17 +163,20 @@ impl Durability {
 
     /// The words of the command that waits.
     pub(crate) fn words(self) -> Vec<String> {
-        let (replicas, ms) = (self.replicas.to_string(), self.within.as_millis().max(1).to_string());
-        if self.fsync { vec!["WAITAOF".into(), "1".into(), replicas, ms] } else { vec!["WAIT".into(), replicas, ms] }
+        let ms = self.within.as_millis().max(1).to_string();
+        if self.fsync {
+            return vec!["WAITAOF".into(), "1".into(), self.disks.to_string(), ms];
+        }
+        vec!["WAIT".into(), self.replicas.to_string(), ms]
     }
 
     /// Judges what a request has reached. Without the command, `Ok` has the refusal if the caller asked for no more
     /// than the possible. `consequence` tells what becomes of the lock.
     pub(crate) fn judge(self, copies: Option<&Copies>, server: &str, consequence: &str) -> Result<Option<Error>> {
-        let (on_disk, replicas) = match copies {
-            Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
+        let (on_disk, disks, replicas) = match copies {
+            Some(Copies::Counted { on_disk, disks, replicas }) => (*on_disk, *disks, *replicas),
             Some(Copies::WithoutDisk { refusal, replicas }) => {
-                let counted = Copies::Counted { on_disk: false, replicas: *replicas };
+                let counted = Copies::Counted { on_disk: false, disks: 0, replicas: *replicas };
                 let Some(rest) = self.without_disk() else {
                     let lacks_disk = Copies::Refused(refusal.clone());
                     return self.judge(Some(if self.fsync { &lacks_disk } else { &counted }), server, consequence);
@@ -176,9 +197,9 @@ impl Durability {
                     (false, _) => Err(error),
                 };
             }
-            Some(Copies::Gone) | None => (false, 0),
+            Some(Copies::Gone) | None => (false, 0, 0),
         };
-        if replicas >= self.replicas.into() && (on_disk || !self.fsync) {
+        if replicas >= self.replicas.into() && (!self.fsync || on_disk && disks >= self.disks.into()) {
             return Ok(None);
         }
         Err(Error::new(
@@ -189,25 +210,28 @@ impl Durability {
 
     /// The shortfall in words; `whose` follows the server and its replicas, and may be empty.
     pub(crate) fn shortfall(self, copies: Option<&Copies>, whose: &str) -> String {
-        let Self { replicas: needed, within, .. } = self;
-        let (on_disk, replicas) = match copies {
-            Some(Copies::Counted { on_disk, replicas }) => (*on_disk, *replicas),
-            Some(Copies::WithoutDisk { replicas, .. }) => (!self.needs_disk(), *replicas),
-            _ => (false, 0),
+        let within = self.within;
+        let (on_disk, disks, replicas) = match copies {
+            Some(Copies::Counted { on_disk, disks, replicas }) => (*on_disk, *disks, *replicas),
+            Some(Copies::WithoutDisk { replicas, .. }) => (!self.needs_disk(), 0, *replicas),
+            _ => (false, 0, 0),
         };
         if self.fsync && !on_disk {
             return format!("the disk{whose} did not have it within {within:?}");
         }
-        let disk = if self.fsync { " on their disks" } else { "" };
-        format!("{replicas} of {needed} replicas{whose} had it{disk} within {within:?}")
+        if self.fsync && disks < self.disks.into() {
+            return format!("{disks} of {} replicas{whose} had it on their disks within {within:?}", self.disks);
+        }
+        format!("{replicas} of {} replicas{whose} had it within {within:?}", self.replicas)
     }
 }
 
 /// What a request has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
-    /// Whether the disk of the server has the request, where that was asked for, and how many replicas have it.
-    Counted { on_disk: bool, replicas: u64 },
+    /// Whether the disk of the server has the request and on how many disks of replicas it is, where that was asked
+    /// for, and how many replicas have it.
+    Counted { on_disk: bool, disks: u64, replicas: u64 },
     /// The server refused to wait for its disk, and so many replicas have the request.
     WithoutDisk { refusal: Refusal, replicas: u64 },
     /// The key was deleted meanwhile.
@@ -216,9 +240,28 @@ pub(crate) enum Copies {
     Refused(Refusal),
 }
 
+impl Copies {
+    /// What two waits have reached, one for replicas and one for disks.
+    pub(crate) fn and(self, later: Self) -> Self {
+        match (self, later) {
+            (Self::Counted { replicas, .. }, Self::Counted { on_disk, disks, .. }) => {
+                Self::Counted { on_disk, disks, replicas: replicas.max(disks) }
+            }
+            (Self::Refused(refusal), Self::Counted { on_disk: false, replicas, .. })
+            | (Self::Counted { replicas, .. }, Self::Refused(refusal))
+                if refusal.lacks_command() =>
+            {
+                Self::WithoutDisk { refusal, replicas }
+            }
+            (_, later) => later,
+        }
+    }
+}
+
 /// The time for the replies in addition to the wait. The clock of a server that waits ticks ten times a second.
 const GRACE: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(1);
+const MOMENT: Duration = Duration::from_millis(50);
 const ADVICE: &str = "INFO replication shows its replicas; bring them back, or ask for fewer or for more time";
 
 #[cfg(test)]
@@ -228,7 +271,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
 
     fn counted(on_disk: bool, replicas: u64) -> Copies {
-        Copies::Counted { on_disk, replicas }
+        Copies::Counted { on_disk, disks: if on_disk { replicas } else { 0 }, replicas }
     }
 
     #[test]

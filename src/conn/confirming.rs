@@ -15,25 +15,30 @@ impl Connection {
     /// failure the connection must be dropped. `asks` where the request followed an `ASKING`.
     pub(super) fn confirm(&mut self, confirmation: &Confirmation, asks: bool) -> Result<Copies, Fault> {
         let wait = |needs: Durability| Cmd::new().arg(needs.words()).get_packed_command();
+        let needs = confirmation.needs;
+        // A disk that is late says nothing about replicas whose disks nobody needs.
+        let first = needs.besides_disks();
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);
-        packed.extend(wait(confirmation.needs));
-        let limit = confirmation.needs.bound();
-        let deadline = Instant::now().after(limit);
+        packed.extend(wait(first.unwrap_or(needs)));
+        let (began, limit) = (Instant::now(), needs.bound());
+        let deadline = began.after(limit);
         let sent = self.send(&packed, deadline);
         let replies = sent.and_then(|()| Ok([self.receive_one(asks, deadline)?, self.receive(deadline)?]));
         let copies = replies.and_then(|[touched, counted]| {
             let copies = read(&touched, &counted).ok_or_else(trouble::odd_reply)?;
-            match (copies, confirmation.needs.without_disk()) {
-                (Copies::Refused(refusal), Some(rest)) if touched == Value::Int(1) && refusal.lacks_command() => {
-                    self.send(&wait(rest), deadline)?;
-                    Ok(match read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)? {
-                        Copies::Counted { replicas, .. } => Copies::WithoutDisk { refusal, replicas },
-                        other => other,
-                    })
+            let rest = match &copies {
+                Copies::Counted { .. } => first.map(|_| needs),
+                Copies::Refused(refusal) if touched == Value::Int(1) && refusal.lacks_command() => {
+                    first.map(|_| needs).or_else(|| needs.without_disk())
                 }
-                (copies, _) => Ok(copies),
-            }
+                _ => None,
+            };
+            let Some(rest) = rest.map(|rest| rest.after(began.until(Instant::now()))) else { return Ok(copies) };
+            let deadline = Instant::now().after(rest.bound());
+            self.send(&wait(rest), deadline)?;
+            let more = read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)?;
+            Ok(copies.and(more))
         });
         copies.map_err(|error| self.broke(error, limit))
     }
@@ -50,10 +55,13 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
         (Value::Int(0), _) => Some(Copies::Gone),
         (Value::Int(1), Value::ServerError(error)) => Some(Copies::Refused(Refusal::new(error))),
         (Value::Int(1), Value::Array(counts)) => match &counts[..] {
-            [local, replicas] => Some(Copies::Counted { on_disk: count(local)? > 0, replicas: count(replicas)? }),
+            [local, disks] => {
+                let (on_disk, disks) = (count(local)? > 0, count(disks)?);
+                Some(Copies::Counted { on_disk, disks, replicas: disks })
+            }
             _ => None,
         },
-        (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, replicas: count(replicas)? }),
+        (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, disks: 0, replicas: count(replicas)? }),
         _ => None,
     }
 }
@@ -65,10 +73,10 @@ mod tests {
     #[test]
     fn each_pair_of_replies_is_read() {
         let error = |text: &str| redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
-        let counted = |on_disk, replicas| Some(Copies::Counted { on_disk, replicas });
+        let counted = |on_disk, disks, replicas| Some(Copies::Counted { on_disk, disks, replicas });
         let (one, both) = (Value::Int(1), Value::Array(vec![Value::Int(1), Value::Int(2)]));
-        assert_eq!(read(&one, &Value::Int(0)), counted(false, 0));
-        assert_eq!(read(&one, &both), counted(true, 2));
+        assert_eq!(read(&one, &Value::Int(0)), counted(false, 0, 0));
+        assert_eq!(read(&one, &both), counted(true, 2, 2));
         assert_eq!(read(&Value::Int(0), &Value::Int(3)), Some(Copies::Gone), "the wait was for nothing");
         assert!(matches!(read(&one, &error("NOPERM no")), Some(Copies::Refused(_))));
         assert!(matches!(read(&error("OOM no"), &one), Some(Copies::Refused(_))));

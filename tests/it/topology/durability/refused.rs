@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lockson::{Client, Durability, ErrorKind};
+use lockson::{Client, Durability, ErrorKind, Lock};
 use lockson_harness::RedisServer;
 
 use super::scene::{Copied, WITHIN, none, one};
 use crate::servers::at_each_version;
-use crate::support::{Events, fresh, kind_of};
+use crate::support::{Events, SOON, fresh, kind_of};
 
 /// The address for a user without a right.
 fn without(server: &RedisServer, right: &str) -> String {
@@ -44,6 +44,22 @@ fn best_effort_waits_where_it_can() {
     copied.replicas[0].pause();
     let lock = client.get_lock(fresh("late")).with_durability(none().with_best_effort());
     assert_eq!(kind_of(lock.try_lock()), ErrorKind::NotDurable, "a late replica is no missing command");
+}
+
+/// The two locks share a wait, and nobody asks for the disk of the replica, which has none.
+#[test]
+fn a_disk_for_one_lock_is_no_disk_for_another() {
+    at_each_version(|version| {
+        let copied = Copied::of(&version.builder(), 1);
+        copied.master.run(&["CONFIG", "SET", "appendonly", "yes"]);
+        let client = Client::connect(&copied.master.url()).unwrap();
+        let lock = |needs: Durability| client.get_lock(fresh("mixed")).with_durability(needs.within(SOON));
+        let taken = Lock::multi([lock(Durability::replicas(0).with_fsync()), lock(one())]).try_lock();
+        if matches!(version.label.as_str(), "Redis 6.2" | "Redis 7.0") {
+            return assert_eq!(kind_of(taken), ErrorKind::Unsupported);
+        }
+        taken.unwrap().expect("they are free").unlock().unwrap();
+    });
 }
 
 /// `WAITAOF` came with Redis 7.2; Valkey has it from the start.
