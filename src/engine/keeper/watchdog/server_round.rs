@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Redirect, Route, Server};
+use crate::durability::Durability;
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::Watchdog;
@@ -28,8 +29,16 @@ pub(super) struct ServerRound<'a> {
     pub(super) nothing_here: &'a mut bool,
     /// The number of holds that were found gone.
     pub(super) gone: usize,
-    /// The time that this round has waited in vain for replicas, of which the first wait counts as a short one.
-    pub(super) waited: Duration,
+    /// The waits for replicas that were too short for some holds of this round.
+    pub(super) late: Option<Late>,
+}
+
+/// Waits for replicas in vain.
+pub(super) struct Late {
+    /// The time that they took, of which the first one counts as a short one.
+    waited: Duration,
+    /// What the last one that promised success has reached.
+    reached: Option<Copies>,
 }
 
 impl ServerRound<'_> {
@@ -108,18 +117,15 @@ impl ServerRound<'_> {
                 None => others.extend(due.turn.lease.map(|lease| (&due.hold, lease))),
             }
         }
-        let Some(needs) = waiting.iter().map(|(_, needs, _)| *needs).reduce(|one, other| one.and(other)) else {
+        if waiting.is_empty() {
             return;
-        };
+        }
         for (hold, lease) in others {
             self.with_ledger(hold, |ledger, _| ledger.renewed(sent, lease));
         }
-        // Replicas that are late delay the other holds of the server once, and not for each batch.
-        let is_first = self.waited.is_zero();
-        let needs = needs.at_most(if is_first { self.longest_wait() } else { SHORTEST_ATTEMPT });
         let began = Instant::now();
-        let patience = self.keeper.config.command_timeout;
-        let copies = (self.waited < patience).then(|| {
+        let (needs, is_promising) = self.next_wait(waiting.iter().map(|(_, needs, _)| *needs));
+        let copies = needs.and_then(|needs| {
             // A hold that was released meanwhile has no key to touch.
             let mut copies = Some(Copies::Gone);
             for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
@@ -130,7 +136,7 @@ impl ServerRound<'_> {
             }
             copies
         });
-        let (copies, server) = (copies.flatten(), self.server.label());
+        let server = self.server.label();
         let mut is_late = false;
         for (hold, needs, answer) in &mut waiting {
             match needs.judge(copies.as_ref(), &server, "") {
@@ -144,9 +150,30 @@ impl ServerRound<'_> {
             }
         }
         if is_late {
+            let late = self.late.take();
             // The first wait, however long, leaves the others their time.
-            self.waited += if is_first { SHORTEST_ATTEMPT } else { began.until(Instant::now()) };
+            let waited =
+                late.as_ref().map_or(SHORTEST_ATTEMPT, |late| late.waited.saturating_add(began.until(Instant::now())));
+            let reached = if is_promising { copies } else { late.and_then(|late| late.reached) };
+            self.late = Some(Late { waited, reached });
         }
+    }
+
+    /// What the next wait of this round is for, if there is one, and whether it promises success. Replicas that are late
+    /// delay the other holds of the server once, and not for each batch: after a wait in vain only what that wait has
+    /// reached is waited for, and anything else for a moment.
+    fn next_wait(&self, all: impl Iterator<Item = Durability> + Clone) -> (Option<Durability>, bool) {
+        let Some(Late { waited, reached }) = &self.late else {
+            return (Durability::all(all.map(Some)).map(|needs| needs.at_most(self.longest_wait())), true);
+        };
+        let left = self.keeper.config.command_timeout.saturating_sub(*waited);
+        if left.is_zero() {
+            return (None, false);
+        }
+        let promising = all.clone().filter(|needs| needs.judge(reached.as_ref(), "", "").is_ok());
+        let promising = Durability::all(promising.map(Some));
+        let brief = || Durability::all(all.map(Some)).map(|needs| needs.at_most(SHORTEST_ATTEMPT));
+        (promising.map(|needs| needs.at_most(left)).or_else(brief), promising.is_some())
     }
 
     /// The longest wait for replicas. A section with a long lease may have more time than the other holds can spare.

@@ -112,8 +112,8 @@ impl Worker {
         let moved: Vec<_> = moved.iter().filter_map(Weak::upgrade).collect();
         self.nothing_here &= old_enough.is_empty() && moved.is_empty();
         let Self { renewer, server, watch, connection, watchdog, nothing_here, .. } = self;
-        let waited = Duration::ZERO;
-        let mut round = ServerRound { keeper, server, watch, connection, watchdog, nothing_here, gone: 0, waited };
+        let (gone, late) = (0, None);
+        let mut round = ServerRound { keeper, server, watch, connection, watchdog, nothing_here, gone, late };
         let mut holds = round.urgent();
         if round.is_watching() {
             holds.extend(old_enough);
