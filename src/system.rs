@@ -15,13 +15,19 @@ mod real {
     pub(crate) use foldhash::{HashMap, HashSet};
     pub(crate) use rustix::event::poll;
     pub(crate) use rustix::net::{recv, send, shutdown, sockopt};
-    use uuid::Uuid;
+    use uuid::{Builder, Uuid};
 
     pub(crate) fn random() -> u64 {
         RandomState::new().hash_one(())
     }
 
+    /// Drawn from the system. Where another crate asks for the feature `fast-rng` of `uuid`, that one counts on in the
+    /// process, and a forked child draws what its parent and other children draw.
     pub(crate) fn new_uuid() -> Uuid {
-        Uuid::new_v4()
+        let mut bytes = [0; 16];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => Builder::from_random_bytes(bytes).into_uuid(),
+            Err(_) => Uuid::new_v4(),
+        }
     }
 }

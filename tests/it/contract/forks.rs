@@ -1,6 +1,7 @@
 //! A forked child: every call refuses at once and nothing hangs, whatever the parent's threads were doing, and a client
 //! of its own works.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,9 +24,13 @@ fn a_forked_child_of_a_busy_parent_never_hangs() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "contract::forks::a_busy_parent_forks", "--nocapture"]).env(SERVER, server.url());
     let mut parent = HelperProcess::spawn_command(command);
+    let mut clients = HashSet::new();
     for round in 0..40 {
         let line = loop {
             let line = parent.next_line(SOON * 2);
+            if let Some(client) = line.strip_prefix("client ") {
+                assert!(clients.insert(client.to_owned()), "two children took one id: {client}");
+            }
             if let Some(line) = line.strip_prefix("child ") {
                 break line.to_owned();
             }
@@ -202,6 +207,7 @@ fn in_child_of_permits(semaphore: &Semaphore, latch: &CountDownLatch, permits: P
 /// Whether clients that a forked child opens exclude each other's threads, and wake them.
 fn works_in_child(url: &str) -> bool {
     let clients = [(); 2].map(|()| Client::builder(url).command_timeout(SOON).connect().unwrap());
+    helper::say(&format!("client {}", clients[0].id()));
     let inside = AtomicBool::new(false);
     thread::scope(|scope| {
         let (clients, inside) = (&clients, &inside);
