@@ -70,5 +70,8 @@ end
 local ttl_ms = redis.call('pttl', KEYS[1])
 if ttl_ms > 0 then
   redis.pcall('pexpire', KEYS[2], ttl_ms)
+elseif redis.call('pttl', KEYS[2]) > 0 then
+  -- Redisson's addPermits took the expiry of the counter away, and taken permits must not end at the old one.
+  redis.pcall('persist', KEYS[2])
 end
 return {1}

@@ -96,6 +96,22 @@ fn permits_that_are_out_count_after_the_counter_was_deleted() {
 }
 
 #[test]
+fn an_expiry_that_java_took_away_ends_no_permit() {
+    let (server, calls) = (RedisServer::shared(), semaphore(5));
+    let (counter, set) = (calls.name(), taken_key(calls.name()));
+    let first = calls.acquire(2).unwrap();
+    [counter, &set].iter().for_each(|key| server.run(&["PEXPIRE", key, "2000"]));
+    // Redisson's `addPermits(3)` writes the number anew, and leaves the set of taken permits as it is.
+    server.run(&["SET", counter, "6"]);
+    let second = calls.acquire(1).unwrap();
+    thread::sleep(ms(2_300));
+    assert!(first.is_held() && second.is_held());
+    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (5, 3));
+    drop((first, second));
+    assert_eq!((free(server, counter), taken(server, counter)), (Some(8), vec![]));
+}
+
+#[test]
 fn a_release_makes_no_semaphore_anew() {
     let (server, calls) = (RedisServer::shared(), semaphore(3));
     let held = calls.acquire(2).unwrap();
