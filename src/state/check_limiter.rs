@@ -13,9 +13,11 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct CheckLimiter {
     waiting: HashSet<LockName>,
-    /// The names that were checked lately, with the times of their checks, in order.
-    lately: VecDeque<(Instant, LockName)>,
+    /// The names that were checked lately, with the times of their checks and the number of their holds, in order.
+    lately: VecDeque<(Instant, LockName, usize)>,
     resting: HashSet<LockName>,
+    /// The number of holds of the resting names.
+    resting_holds: usize,
 }
 
 impl CheckLimiter {
@@ -29,17 +31,20 @@ impl CheckLimiter {
         at_once
     }
 
-    /// Takes the names that are due now.
-    pub(crate) fn take(&mut self, now: Instant) -> Vec<LockName> {
+    /// Takes the names that are due now; `holds` counts the holds that the check of a name asks about.
+    pub(crate) fn take(&mut self, now: Instant, holds: impl Fn(&LockName) -> usize) -> Vec<LockName> {
         let rest = self.rest();
-        while let Some((_, name)) = self.lately.front().filter(|(asked, _)| asked.after(rest) <= now) {
+        while let Some((_, name, holds)) = self.lately.front().filter(|(asked, ..)| asked.after(rest) <= now) {
+            self.resting_holds -= holds;
             self.resting.remove(name);
             self.lately.pop_front();
         }
         let resting = &self.resting;
         let due: Vec<LockName> = self.waiting.extract_if(|name| !resting.contains(name)).collect();
         for name in &due {
-            self.lately.push_back((now, name.clone()));
+            let holds = holds(name).max(1);
+            self.resting_holds += holds;
+            self.lately.push_back((now, name.clone(), holds));
             self.resting.insert(name.clone());
         }
         due
@@ -47,20 +52,20 @@ impl CheckLimiter {
 
     /// Returns the end of the first rest, when changes meanwhile are checked; `None` if no name rests.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let (asked, _) = self.lately.front()?;
+        let (asked, ..) = self.lately.front()?;
         Some(asked.after(self.rest()))
     }
 
-    /// The rest grows with the number of resting names, so that all checks together are bounded, too.
+    /// The rest grows with the number of holds of the resting names, so that all checks together are bounded, too.
     fn rest(&self) -> Duration {
-        let others = u32::try_from(self.resting.len()).unwrap_or(u32::MAX);
+        let others = u32::try_from(self.resting_holds).unwrap_or(u32::MAX);
         REST + SHARE.saturating_mul(others)
     }
 }
 
 /// Allows 25 checks a second of a busy name.
 const REST: Duration = Duration::from_millis(40);
-/// Allows 5,000 checks a second of all busy names together.
+/// Allows 5,000 checks a second of all holds of busy names together.
 const SHARE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
@@ -75,13 +80,13 @@ mod tests {
         Instant::from_millis(1_000_000).after(Duration::from_micros(micros))
     }
 
-    /// The number of checks in a second in which each of so many names changes all the time.
-    fn questions_in_a_second(names: usize) -> usize {
+    /// The number of checks in a second in which each of so many names, with so many holds, changes all the time.
+    fn questions_in_a_second(names: usize, holds: usize) -> usize {
         let mut questions = CheckLimiter::default();
         let mut asked = 0;
         for step in 0..200 {
             questions.add((0..names).map(name));
-            asked += questions.take(at(step * 5_000)).len();
+            asked += questions.take(at(step * 5_000), |_| holds).len() * holds;
         }
         asked
     }
@@ -91,29 +96,35 @@ mod tests {
         let mut questions = CheckLimiter::default();
         assert_eq!(questions.next(), None);
         assert!(questions.add([name(1), name(1)]), "at once");
-        assert_eq!(questions.take(at(0)), [name(1)]);
-        assert_eq!(questions.take(at(0)), []);
+        assert_eq!(questions.take(at(0), |_| 1), [name(1)]);
+        assert_eq!(questions.take(at(0), |_| 1), []);
         assert!(!questions.add([name(1)]), "it rests");
         assert!(questions.add([name(1), name(2)]));
-        assert_eq!(questions.take(at(1)), [name(2)], "another name does not rest for it");
+        assert_eq!(questions.take(at(1), |_| 1), [name(2)], "another name does not rest for it");
         let next = questions.next().expect("one waits");
         assert!(next > at(1) && next < at(50_000), "{next:?}");
-        assert_eq!(questions.take(next.before(Duration::from_micros(1))), []);
-        assert_eq!(questions.take(next), [name(1)]);
+        assert_eq!(questions.take(next.before(Duration::from_micros(1)), |_| 1), []);
+        assert_eq!(questions.take(next, |_| 1), [name(1)]);
         let rested = questions.next().expect("both rest");
-        assert_eq!(questions.take(rested.after(REST * 2)), []);
+        assert_eq!(questions.take(rested.after(REST * 2), |_| 1), []);
         assert_eq!(questions.next(), None, "nobody rests");
     }
 
     #[test]
     fn a_busy_name_costs_a_bounded_number_of_questions() {
-        let asked = questions_in_a_second(1);
+        let asked = questions_in_a_second(1, 1);
         assert!((20..=26).contains(&asked), "{asked}");
     }
 
     #[test]
     fn many_busy_names_share_what_a_server_can_bear() {
-        let asked = questions_in_a_second(1_000);
+        let asked = questions_in_a_second(1_000, 1);
+        assert!((4_000..=8_000).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn holds_of_one_busy_name_share_it_too() {
+        let asked = questions_in_a_second(1, 1_000);
         assert!((4_000..=8_000).contains(&asked), "{asked}");
     }
 
@@ -121,12 +132,12 @@ mod tests {
     fn no_name_is_forgotten_and_nothing_is_kept() {
         let mut questions = CheckLimiter::default();
         questions.add((0..10_000).map(name));
-        assert_eq!(questions.take(at(0)).len(), 10_000);
+        assert_eq!(questions.take(at(0), |_| 1).len(), 10_000);
         questions.add((0..10_000).map(name));
         let next = questions.next().expect("all wait");
-        assert_eq!(questions.take(next).len(), 10_000);
+        assert_eq!(questions.take(next, |_| 1).len(), 10_000);
         questions.add([name(0)]);
-        questions.take(at(100_000_000));
-        assert_eq!((questions.lately.len(), questions.resting.len()), (1, 1));
+        questions.take(at(100_000_000), |_| 1);
+        assert_eq!((questions.lately.len(), questions.resting.len(), questions.resting_holds), (1, 1, 1));
     }
 }

@@ -142,6 +142,11 @@ impl Registry {
         self.under_where(name, |_| true)
     }
 
+    /// The number of holds under the key of this lock.
+    pub(crate) fn count_under(&self, name: &LockName) -> usize {
+        self.0.lock().under(name).len()
+    }
+
     /// The holds that [`under`](Self::under) finds, as far as they are older than `time`.
     pub(crate) fn older(&self, name: &LockName, time: Instant) -> Vec<Arc<HoldState>> {
         self.under_where(name, |hold| hold.since < time)

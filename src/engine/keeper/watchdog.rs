@@ -129,9 +129,9 @@ impl Watchdog {
         std::mem::take(&mut state.events)
     }
 
-    /// Takes the names that are due.
-    pub(crate) fn take_names(&self, now: Instant) -> Vec<LockName> {
-        self.0.lock().check_limiter.take(now)
+    /// Takes the names that are due; `holds` counts the holds of a name.
+    pub(crate) fn take_names(&self, now: Instant, holds: impl Fn(&LockName) -> usize) -> Vec<LockName> {
+        self.0.lock().check_limiter.take(now, holds)
     }
 
     /// Takes the holds that have lived long enough to be watched.

@@ -45,7 +45,7 @@ fn news_and_grants(each: u64) {
         let (mut names, mut granted, mut now) = (HashSet::new(), 0, START);
         loop {
             watchdog.take();
-            names.extend(watchdog.take_names(now));
+            names.extend(watchdog.take_names(now, |_| 1));
             // After some looks without a grant the watchdog goes to sleep, so the next grant must wake it.
             now = now.after(Duration::from_millis(100));
             granted += watchdog.take_old_enough(now).len() as u64;

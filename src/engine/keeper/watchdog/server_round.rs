@@ -205,8 +205,9 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
-        let names = self.watchdog.take_names(Instant::now());
-        names.iter().flat_map(|name| self.keeper.cells.registry.under(name)).collect()
+        let registry = &self.keeper.cells.registry;
+        let names = self.watchdog.take_names(Instant::now(), |name| registry.count_under(name));
+        names.iter().flat_map(|name| registry.under(name)).collect()
     }
 
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {

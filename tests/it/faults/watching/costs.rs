@@ -72,6 +72,22 @@ fn constant_writes_of_others_cost_few_questions() {
     assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
 }
 
+#[test]
+fn writes_to_a_key_of_many_holds_cost_few_questions() {
+    const HOLDS: usize = 1_000;
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    let lock = client.get_read_write_lock("busy").read().owned();
+    let guards: Vec<_> = (0..HOLDS).map(|_| lock.lock().unwrap()).collect();
+    let mut connection = server.connection();
+    let looks = looks_during(&server, || {
+        redis::cmd("HSET").arg("busy").arg("another:1").arg(1).query::<()>(&mut connection).unwrap();
+    });
+    assert!(looks <= 14_000, "{looks} looks a second, two fields each");
+    server.run(&["DEL", "busy"]);
+    assert!(guards.iter().all(|guard| guard.wait_lost(SOON) == Some(Loss::Gone)));
+}
+
 /// How many plain questions a client sends in a second of endless repetition of the deed.
 fn looks_during(server: &RedisServer, mut deed: impl FnMut()) -> u64 {
     thread::sleep(ms(300)); // the last look has ended
