@@ -51,7 +51,8 @@ pub struct TokenOptions {
 /// Without scripts, a lock lives as long as its lease: a take without [`with_lease`](crate::Lock::with_lease) is
 /// `BadInput`, a second take by the holding thread is `AlreadyHeld`, [`extend`](crate::Hold::extend) is `Unsupported`,
 /// and the lock is no part of a multi-lock or a red lock. A missing right is noticed at the first release; the lock is
-/// then held until the end of its lease.
+/// then held until the end of its lease. A [`Durability`](crate::Durability), also one of the client, runs a script
+/// after each grant, for which the user needs `+eval`.
 ///
 /// Use one form for each name in a client: a thread that holds the lock through a handle of one form cannot take it
 /// through a handle of another form, and gets an error.
