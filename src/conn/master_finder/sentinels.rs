@@ -32,7 +32,7 @@ struct State {
     closed: bool,
 }
 
-/// The answers of all sentinels.
+/// The answers of all sentinels, each counted under the first of its addresses.
 #[derive(Default)]
 struct Poll {
     opinions: Vec<Opinion>,
@@ -69,6 +69,7 @@ impl Sentinels {
         let mut poll = Poll::default();
         for (sentinel, answer) in sentinels.into_iter().zip(answers) {
             match answer {
+                Ok(Some(opinion)) if poll.has_of(&opinion.id) => {}
                 Ok(Some(opinion)) => {
                     poll.opinions.push(opinion);
                     poll.answered.push(sentinel);
@@ -84,19 +85,18 @@ impl Sentinels {
     /// not know. Returns whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
         let Some(template) = self.service.sentinels.first() else { return false };
-        let answered = poll.distinct();
         let others = poll.opinions.iter().flat_map(|opinion| opinion.others.iter().flatten());
-        let silent = others.filter(|(id, _)| answered.iter().all(|(known, _)| known != id));
+        let silent = others.filter(|(id, _)| !poll.has_of(id));
         let silent: Vec<&Endpoint> = silent.map(|(_, endpoint)| endpoint).collect();
         let mut state = self.state.lock();
         if state.closed {
             return false;
         }
         let mut forgotten = vec![];
-        if answered.len() >= most_of(state.succession.known()) && poll.opinions.iter().all(|told| told.others.is_some())
-        {
+        let opinions = &poll.opinions;
+        if opinions.len() >= most_of(state.succession.known()) && opinions.iter().all(|told| told.others.is_some()) {
             let is_left = |server: &mut Arc<Server>| {
-                let has_answered = answered.iter().any(|(_, other)| Arc::ptr_eq(other, server));
+                let has_answered = poll.answered.iter().any(|other| Arc::ptr_eq(other, server));
                 !has_answered && !silent.contains(&&server.dialer.address.endpoint)
             };
             forgotten = state.sentinels.extract_if(self.service.sentinels.len().., is_left).collect();
@@ -160,15 +160,9 @@ impl MasterFinder for Sentinels {
 }
 
 impl Poll {
-    /// The sentinels that answered with their ids, each under the first of its addresses.
-    fn distinct(&self) -> Vec<(&str, &Arc<Server>)> {
-        let mut distinct: Vec<(&str, &Arc<Server>)> = vec![];
-        for (opinion, server) in self.opinions.iter().zip(&self.answered) {
-            if distinct.iter().all(|(id, _)| *id != opinion.id) {
-                distinct.push((&opinion.id, server));
-            }
-        }
-        distinct
+    /// Whether the sentinel with this id answered.
+    fn has_of(&self, id: &str) -> bool {
+        self.opinions.iter().any(|opinion| opinion.id == id)
     }
 }
 
@@ -362,6 +356,7 @@ mod tests {
         let sentinels = sentinels_at(two.iter().map(Scripted::url));
         let again = Address::parse(&two[1].url().replace("127.0.0.1", "localhost")).unwrap();
         sentinels.state.lock().sentinels.push(sentinel(&*sentinels.dialer, again));
+        assert_eq!(sentinels.poll().1.opinions.len(), 2);
         sentinels.look_up().unwrap();
         assert_eq!(ports(&sentinels).len(), 2);
     }
