@@ -574,26 +574,20 @@ impl ClientBuilder {
             let dialer = dialer.with_credentials(provider.clone());
             dialer
         });
-        let (label, endpoint) = (target.label(), target.endpoint());
-        let (command_timeout, number) = (config.command_timeout, ServerNumber::default());
-        let master = Master { label, endpoint, command_timeout, dialer: Arc::clone(&dialer) };
-        let dialer = match target {
-            Target::Fixed(address) => dialer(number, address),
-            Target::Sentinel(service) => master.of_service(service),
-            Target::Replicated(login, nodes) => master.of_nodes(login, nodes),
+        let (authority, number) = (target.authority(), ServerNumber::default());
+        let Config { command_timeout, max_connections, sharded_pub_sub, .. } = config;
+        let master = Master { label: target.label(), command_timeout, dialer: Arc::clone(&dialer) };
+        let one = |dialer| Box::new(Standalone(Arc::new(Server::new(dialer, max_connections))));
+        let topology: Box<dyn Topology> = match target {
+            Target::Fixed(address) => one(dialer(number, address)),
+            Target::Sentinel(service) => one(master.of_service(service)),
+            Target::Replicated(login, nodes) => one(master.of_nodes(login, nodes)),
             Target::Cluster(login, seeds) => {
-                let (most, is_sharded) = (config.max_connections, config.sharded_pub_sub);
-                let cluster = Cluster::new(login, seeds, dialer, most, is_sharded, command_timeout);
-                return opened(config, owners, Box::new(cluster));
+                Box::new(Cluster::new(login, seeds, dialer, max_connections, sharded_pub_sub, command_timeout))
             }
         };
-        let server = Server::new(dialer, config.max_connections);
-        opened(config, owners, Box::new(Standalone(Arc::new(server))))
+        Ok(Client { handle: Handle::new(Engine::new(config, owners, authority, topology)?) })
     }
-}
-
-fn opened(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Client> {
-    Ok(Client { handle: Handle::new(Engine::new(config, owners, topology)?) })
 }
 
 /// Makes the list entry of a hold; `None` for a hold that has ended.
@@ -621,7 +615,9 @@ mod tests {
     impl ClientBuilder {
         /// A client of these servers, whatever the URL says.
         pub(crate) fn open(self, topology: Box<dyn Topology>) -> Result<Client> {
-            opened(self.config.checked()?, Owners::new(), topology)
+            let authority = topology.servers()[0].label();
+            let engine = Engine::new(self.config.checked()?, Owners::new(), authority, topology)?;
+            Ok(Client { handle: Handle::new(engine) })
         }
     }
 }

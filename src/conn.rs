@@ -93,11 +93,6 @@ pub(crate) trait Topology: Send + Sync {
     /// Returns the servers that store keys at present.
     fn servers(&self) -> Vec<Arc<Server>>;
 
-    /// Returns what decides about `key`, without credentials and database: a server, or a whole cluster.
-    fn authority(&self, key: &[u8]) -> String {
-        self.route(key).server.endpoint()
-    }
-
     /// Checks within `limit` that a server answers and accepts the login.
     fn greet(&self, limit: Duration) -> Result<()>;
 

@@ -164,7 +164,7 @@ impl Form for Terms {
         if !NODE_TIMEOUTS.contains(&self.node_timeout) {
             return bad("with_node_timeout() takes 1 ms to 10 s".to_owned());
         }
-        let mut servers: Vec<String> = members.iter().map(|one| one.handle.authority_of(&one.name)).collect();
+        let mut servers: Vec<&str> = members.iter().map(|one| one.handle.authority()).collect();
         servers.sort_unstable();
         servers.windows(2).find(|pair| pair[0] == pair[1]).map_or(Ok(()), |twice| {
             let text = "its locks must be on independent servers, and two of them are on";

@@ -161,10 +161,6 @@ impl Topology for Cluster {
         masters.into_iter().filter_map(|number| state.servers.get(number.0).cloned()).collect()
     }
 
-    fn authority(&self, _key: &[u8]) -> String {
-        self.shared.label.clone()
-    }
-
     fn greet(&self, limit: Duration) -> Result<()> {
         refresh::look(&self.shared, limit).map_err(Fault::into_error)
     }

@@ -32,8 +32,6 @@ pub(super) use locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterAddres
 pub(crate) struct Dialer {
     pub(super) number: ServerNumber,
     pub(super) address: Address,
-    /// What tells the server from all others, without credentials and database.
-    pub(super) endpoint: String,
     /// The address as error texts show it, without credentials.
     pub(super) label: Arc<str>,
     /// The name that operators see.
@@ -76,7 +74,6 @@ impl Dialer {
     pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
         Self {
             number,
-            endpoint: address.endpoint.to_string(),
             label: address.to_string().into(),
             client_name,
             locator: None,

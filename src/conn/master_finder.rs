@@ -24,10 +24,9 @@ use sentinels::Sentinels;
 /// Makes the dialer of a server, by its number and its address.
 pub(crate) type MakesDialers = dyn Fn(ServerNumber, Address) -> Dialer + Send + Sync;
 
-/// Makes connections to a master whose place others tell. `label` and `endpoint` stand for it wherever it is.
+/// Makes connections to a master whose place others tell. `label` stands for it wherever it is.
 pub(crate) struct Master {
     pub(crate) label: String,
-    pub(crate) endpoint: String,
     pub(crate) command_timeout: Duration,
     pub(crate) dialer: Arc<MakesDialers>,
 }
@@ -60,14 +59,14 @@ impl Master {
     }
 
     fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
-        let Self { label, endpoint, dialer, .. } = self;
+        let Self { label, dialer, .. } = self;
         let (whole, shown) = (dialer(ServerNumber::default(), login.clone()), label.as_str().into());
         let locator = Locator::new(finder, move |endpoint| {
             let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
             let label = format!("{endpoint} ({label})").into();
             Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
         });
-        Dialer { locator: Some(locator), endpoint, label: shown, ..whole }
+        Dialer { locator: Some(locator), label: shown, ..whole }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::{Address, Endpoint};
 use super::{Dialer, Server, Target};
 use crate::error::Result;
 use crate::sync::Mutex;
@@ -71,7 +71,8 @@ impl Address {
 
 /// The port of a server.
 pub(crate) fn port_of(server: &Server) -> u16 {
-    server.endpoint().rsplit(':').next().unwrap().parse().unwrap()
+    let Endpoint::Tcp(_, port) = server.dialer.address.endpoint else { panic!("a Unix socket") };
+    port
 }
 
 type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;

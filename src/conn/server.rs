@@ -54,11 +54,6 @@ impl Server {
         self.dialer.label.to_string()
     }
 
-    /// Returns the address of the server without credentials and database.
-    pub(crate) fn endpoint(&self) -> String {
-        self.dialer.endpoint.clone()
-    }
-
     /// Sends the request of a call over a pooled connection and waits for the reply, with `ASKING` before it where the
     /// server gets the key at present, and with the wait for replicas that its answer may need. A reply that the call
     /// does not understand closes the connection, because requests and replies no longer match. A request that was

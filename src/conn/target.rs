@@ -47,8 +47,8 @@ impl Target {
         }
     }
 
-    /// What tells this server from all others, without credentials and database.
-    pub(crate) fn endpoint(&self) -> String {
+    /// What decides about locks, without credentials and database: the server, or the whole cluster.
+    pub(crate) fn authority(&self) -> String {
         match self {
             Self::Fixed(address) => address.endpoint.to_string(),
             Self::Sentinel(service) => format!("{}@{}", service.name, service.list()),

@@ -468,7 +468,7 @@ mod tests {
     fn the_texts_name_the_service_and_no_login() {
         let target = Target::parse("redis+sentinel://u:canary@b,a:1/m/3?sentinel_pass=canary").unwrap();
         assert_eq!(target.to_string(), "m/3 of the sentinels a:1,b:26379");
-        assert_eq!((target.label(), target.endpoint()), ("m/3".to_owned(), "m@a:1,b:26379".to_owned()));
+        assert_eq!((target.label(), target.authority()), ("m/3".to_owned(), "m@a:1,b:26379".to_owned()));
         assert!(!format!("{target:?}").contains("canary"));
     }
 }

@@ -127,9 +127,9 @@ impl Handle {
         u64::try_from(self.0.0.config.peer_clock_skew.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What decides about a lock, without the database: its server, or its cluster.
-    pub(crate) fn authority_of(&self, name: &LockName) -> String {
-        self.0.0.sender.topology.authority(name.key())
+    /// What decides about the locks of the client, without the database: a server, or a whole cluster.
+    pub(crate) fn authority(&self) -> &str {
+        &self.0.0.authority
     }
 
     /// The name that stands in Redis.

@@ -20,6 +20,8 @@ use crate::transport::Slot;
 pub(crate) struct Engine {
     pub(crate) config: Arc<Config>,
     pub(crate) owners: Owners,
+    /// What decides about locks: the server of the client, or the whole cluster.
+    pub(crate) authority: String,
     pub(crate) fair_patience: Lease,
     pub(crate) life: Arc<Life>,
     pub(crate) sender: Arc<Sender>,
@@ -28,13 +30,18 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(config: Config, owners: Owners, topology: Box<dyn Topology>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        config: Config,
+        owners: Owners,
+        authority: String,
+        topology: Box<dyn Topology>,
+    ) -> Result<Arc<Self>> {
         let fair_patience = Lease::new(config.fair_patience)?;
         let (config, life) = (Arc::new(config), Arc::new(Life::default()));
         let sender = Sender::new(Arc::clone(&config), Arc::clone(&life), owners.client(), topology);
         let keeper = Keeper::new(Arc::clone(&config), Arc::clone(&life), Arc::clone(&sender))?;
         let cells = Arc::clone(&keeper.cells);
-        Ok(Arc::new(Self { config, owners, fair_patience, life, sender, cells, keeper }))
+        Ok(Arc::new(Self { config, owners, authority, fair_patience, life, sender, cells, keeper }))
     }
 
     /// Adds the prefix to a name. An empty name stays empty, because the prefix alone is not a valid lock name.

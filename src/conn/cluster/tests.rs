@@ -243,7 +243,7 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
         panic!()
     };
-    assert_eq!(server.endpoint(), "localhost:7001");
+    assert_eq!(server.dialer.address.endpoint.to_string(), "localhost:7001");
     assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
 }
 

@@ -135,7 +135,9 @@ mod tests {
         let (url, noted) = ("redis://127.0.0.1:1", Arc::<Noted>::default());
         let config = ClientBuilder::new(url).observer(Arc::clone(&noted)).config;
         let server = Server::for_test(url);
-        let engine = Engine::new(config, crate::owner::Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
+        let engine =
+            Engine::new(config, crate::owner::Owners::new(), String::new(), Box::new(Standalone(Arc::new(server))))
+                .unwrap();
         let at = Instant::from_millis;
         let _pretence = at(1_000_000).pretend();
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
@@ -159,8 +161,13 @@ mod tests {
     fn the_timer_is_set_again_where_the_deadline_was_put_off() {
         let url = "redis://127.0.0.1:1";
         let server = Server::for_test(url);
-        let engine =
-            Engine::new(ClientBuilder::new(url).config, Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
+        let engine = Engine::new(
+            ClientBuilder::new(url).config,
+            Owners::new(),
+            String::new(),
+            Box::new(Standalone(Arc::new(server))),
+        )
+        .unwrap();
         let lease = |millis| Lease::new(Duration::from_millis(millis)).unwrap();
         let (owner, now) = (engine.owners.draw(ThreadId::current().number()), Instant::now());
         let promise = Promise::Leased { until: now.after(Duration::from_millis(300)) };
@@ -178,7 +185,7 @@ mod tests {
         let url = "redis://127.0.0.1:1";
         let config = ClientBuilder::new(url).observer(Quiet).config;
         let server = Server::for_test(url);
-        let engine = Engine::new(config, Owners::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
+        let engine = Engine::new(config, Owners::new(), String::new(), Box::new(Standalone(Arc::new(server)))).unwrap();
         let jobs = || format!("{:?}", engine.keeper.timer);
         let hour = Lease::new(Duration::from_secs(3_600)).unwrap();
         for gives_back in [true, false] {

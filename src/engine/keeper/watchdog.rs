@@ -282,7 +282,7 @@ mod tests {
     fn engine_of(topology: Box<dyn Topology>) -> Arc<Engine> {
         let settings =
             ClientBuilder::new("redis://127.0.0.1:1").watchdog(Duration::from_secs(60), Duration::from_millis(100));
-        Engine::new(settings.config, crate::owner::Owners::new(), topology).unwrap()
+        Engine::new(settings.config, crate::owner::Owners::new(), String::new(), topology).unwrap()
     }
 
     fn hold_of(engine: &Engine, kind: Arc<dyn Kind>) -> Arc<HoldState> {
