@@ -26,7 +26,6 @@ use crate::semaphore::Semaphore;
 use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::FencingToken;
-use crate::transport::ServerNumber;
 
 /// The kind of most locks, made once.
 static PLAIN: Lazy<Arc<dyn Kind>> = Lazy::new(|| Arc::new(Plain { reentrant: true }));
@@ -568,18 +567,18 @@ impl ClientBuilder {
         let tls = None;
         #[cfg(feature = "credentials")]
         let provider = config.credentials.clone();
-        let dialer: Arc<MakesDialers> = Arc::new(move |number, address| {
-            let dialer = Dialer::new(number, address, tls.clone(), shown.clone());
+        let dialer: Arc<MakesDialers> = Arc::new(move |address| {
+            let dialer = Dialer::new(address, tls.clone(), shown.clone());
             #[cfg(feature = "credentials")]
             let dialer = dialer.with_credentials(provider.clone());
             dialer
         });
-        let (authority, number) = (target.authority(), ServerNumber::default());
+        let authority = target.authority();
         let Config { command_timeout, max_connections, sharded_pub_sub, .. } = config;
         let master = Master { label: target.label(), command_timeout, dialer: Arc::clone(&dialer) };
         let one = |dialer| Box::new(Standalone(Arc::new(Server::new(dialer, max_connections))));
         let topology: Box<dyn Topology> = match target {
-            Target::Fixed(address) => one(dialer(number, address)),
+            Target::Fixed(address) => one(dialer(address)),
             Target::Sentinel(service) => one(master.of_service(service)),
             Target::Replicated(login, nodes) => one(master.of_nodes(login, nodes)),
             Target::Cluster(login, seeds) => {

@@ -189,8 +189,8 @@ impl State {
             return *number;
         }
         let number = ServerNumber(self.servers.len());
-        let dialer = (shared.dialer)(number, shared.login.moved_to(place.clone()));
-        let dialer = Dialer { in_cluster: true, ..dialer };
+        let dialer = (shared.dialer)(shared.login.moved_to(place.clone()));
+        let dialer = Dialer { number, in_cluster: true, ..dialer };
         let server = Server::new(dialer, shared.most_connections).choosing(Arc::clone(&shared.pub_sub));
         if self.closed {
             server.close();

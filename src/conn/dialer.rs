@@ -70,10 +70,10 @@ struct Dial<'a> {
 pub(super) type Dialled = Result<Box<Connection>, Fault>;
 
 impl Dialer {
-    /// `number` identifies the server within the topology; `client_name` is the name in `CLIENT LIST`.
-    pub(crate) fn new(number: ServerNumber, address: Address, tls: Option<Connector>, client_name: String) -> Self {
+    /// `client_name` is the name in `CLIENT LIST`.
+    pub(crate) fn new(address: Address, tls: Option<Connector>, client_name: String) -> Self {
         Self {
-            number,
+            number: ServerNumber::default(),
             label: address.to_string().into(),
             client_name,
             locator: None,

@@ -17,12 +17,12 @@ use super::side_by_side;
 use super::target::Service;
 use crate::error::{Error, ErrorKind, Stop};
 use crate::time::Instant;
-use crate::transport::{Fault, Limits, ServerNumber};
+use crate::transport::{Fault, Limits};
 use nodes::Nodes;
 use sentinels::Sentinels;
 
-/// Makes the dialer of a server, by its number and its address.
-pub(crate) type MakesDialers = dyn Fn(ServerNumber, Address) -> Dialer + Send + Sync;
+/// Makes the dialer of the server at an address.
+pub(crate) type MakesDialers = dyn Fn(Address) -> Dialer + Send + Sync;
 
 /// Makes connections to a master whose place others tell. `label` stands for it wherever it is.
 pub(crate) struct Master {
@@ -38,11 +38,11 @@ impl Master {
         let limit = Limit::of(self.command_timeout);
         let dialer = Arc::clone(&self.dialer);
         // Sentinels have a login of their own.
-        let of_sentinel = move |number, address| Dialer {
+        let of_sentinel = move |address| Dialer {
             longest_silence: Some(LONGEST_SILENCE),
             #[cfg(feature = "credentials")]
             provider: None,
-            ..dialer(number, address)
+            ..dialer(address)
         };
         self.told_by(Sentinels::new(service, limit, Arc::new(of_sentinel)), login)
     }
@@ -50,7 +50,7 @@ impl Master {
     /// The master among nodes with this login.
     pub(crate) fn of_nodes(self, login: Address, nodes: Vec<Endpoint>) -> Dialer {
         let nodes = nodes.into_iter().map(|endpoint| {
-            let dialer = (self.dialer)(ServerNumber::default(), login.moved_to(endpoint));
+            let dialer = (self.dialer)(login.moved_to(endpoint));
             let (purpose, longest_silence) = (Purpose::AnyRole, Some(LONGEST_SILENCE));
             Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1))
         });
@@ -60,9 +60,9 @@ impl Master {
 
     fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
         let Self { label, dialer, .. } = self;
-        let (whole, shown) = (dialer(ServerNumber::default(), login.clone()), label.as_str().into());
+        let (whole, shown) = (dialer(login.clone()), label.as_str().into());
         let locator = Locator::new(finder, move |endpoint| {
-            let dialer = dialer(ServerNumber::default(), login.moved_to(endpoint.clone()));
+            let dialer = dialer(login.moved_to(endpoint.clone()));
             let label = format!("{endpoint} ({label})").into();
             Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
         });

@@ -55,7 +55,7 @@ impl Server {
 
     pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {
         let address = Address::parse(url).expect("a test writes a good URL");
-        Self::new(Dialer::new(number, address, None, "test".into()), 1)
+        Self::new(Dialer { number, ..Dialer::new(address, None, "test".into()) }, 1)
     }
 }
 

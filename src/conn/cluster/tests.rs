@@ -72,13 +72,13 @@ fn mute() -> (TcpListener, u16) {
 }
 
 fn cluster(seeds: &[u16], command_timeout: Duration) -> Cluster {
-    cluster_of(seeds, command_timeout, |number, address| Dialer::new(number, address, None, "test".into()))
+    cluster_of(seeds, command_timeout, |address| Dialer::new(address, None, "test".into()))
 }
 
 fn cluster_of(
     seeds: &[u16],
     command_timeout: Duration,
-    dialer: impl Fn(ServerNumber, Address) -> Dialer + Send + Sync + 'static,
+    dialer: impl Fn(Address) -> Dialer + Send + Sync + 'static,
 ) -> Cluster {
     let seeds = seeds.iter().map(|port| Endpoint::Tcp("127.0.0.1".into(), *port)).collect();
     let login = Address::parse("redis://h").unwrap();
@@ -218,9 +218,9 @@ fn looks_are_a_second_apart() {
 #[test]
 fn a_look_that_panics_is_not_the_last_one() {
     let member = member();
-    let cluster = cluster_of(&[member.port], SOON, |number, address| {
+    let cluster = cluster_of(&[member.port], SOON, |address| {
         assert!(address.endpoint != Endpoint::Tcp("127.0.0.1".into(), 1), "a mistake");
-        Dialer::new(number, address, None, "test".into())
+        Dialer::new(address, None, "test".into())
     });
     member.tells(1, &[(1, "")]);
     cluster.doubt(ServerNumber(0));
@@ -235,7 +235,7 @@ fn a_look_that_panics_is_not_the_last_one() {
 #[test]
 fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let seeds = ["127.0.0.1", "localhost"].map(|host| Endpoint::Tcp(host.into(), 7_000));
-    let dialer = |number, address| Dialer::new(number, address, None, "test".into());
+    let dialer = |address| Dialer::new(address, None, "test".into());
     let login = Address::parse("redis://h").unwrap();
     let cluster = Cluster::new(login, seeds.into(), Arc::new(dialer), 1, None, LIMIT);
     let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };

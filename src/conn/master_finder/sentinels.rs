@@ -15,7 +15,6 @@ use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result, Stop};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::ServerNumber;
 
 /// The sentinels of a service.
 pub(super) struct Sentinels {
@@ -168,7 +167,7 @@ impl Poll {
 
 fn sentinel(dialer: &MakesDialers, address: Address) -> Arc<Server> {
     let (purpose, label) = (Purpose::Sentinel, address.endpoint.to_string().into());
-    let dialer = dialer(ServerNumber::default(), address);
+    let dialer = dialer(address);
     Arc::new(Server::new(Dialer { purpose, label, ..dialer }, 1))
 }
 
@@ -236,7 +235,7 @@ mod tests {
         let address = |url: String| Address::parse(&url).expect("it is an address");
         let sentinels = urls.into_iter().map(address).collect();
         let service = Service { name: "main".into(), sentinels, master: address("redis://127.0.0.1:4".into()) };
-        let dialer = |number, address| Dialer::new(number, address, None, "test".into());
+        let dialer = |address| Dialer::new(address, None, "test".into());
         Sentinels::new(service, Limit::of(Duration::from_secs(2)), Arc::new(dialer))
     }
 

@@ -6,7 +6,6 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::conn::address::Address;
-use crate::transport::ServerNumber;
 
 const START: Instant = Instant::from_millis(1_000_000);
 
@@ -22,7 +21,7 @@ fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> usize 
 
 fn dialer_to(endpoint: &Endpoint) -> Dialer {
     let address = Address::parse(&format!("redis://{endpoint}")).unwrap();
-    Dialer::new(ServerNumber::default(), address, None, "test".into())
+    Dialer::new(address, None, "test".into())
 }
 
 fn locator(finder: impl MasterFinder + 'static) -> Locator {
