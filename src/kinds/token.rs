@@ -248,7 +248,8 @@ impl Kind for TokenLock {
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let AcquireArgs { name, owner, lease, .. } = *args;
         if !self.by_script() {
-            return self.entry(name, owner).acquired_for(lease);
+            let value = self.value(name, owner);
+            return Call::with_round_trips(name, false, move |send, _| value.acquire(send, lease));
         }
         let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner);
         call.arg(u8::from(self.0.repairs))
@@ -260,7 +261,8 @@ impl Kind for TokenLock {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         if !self.by_script() {
-            return self.entry(name, owner).released();
+            let value = self.value(name, owner);
+            return Call::with_round_trips(name, false, move |send, _| Ok(value.release(send)?.map(|()| NO_RECEIVERS)));
         }
         RELEASE
             .call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)))
@@ -298,7 +300,7 @@ impl TokenLock {
     }
 
     /// This hold, for requests without scripts.
-    fn entry(&self, name: &LockName, owner: &OwnerId) -> TokenValue {
+    fn value(&self, name: &LockName, owner: &OwnerId) -> TokenValue {
         let own = (self.0.release_by == ReleaseBy::Server).then(|| self.0.own.clone());
         TokenValue { name: name.clone(), owner: owner.clone(), own }
     }

@@ -29,16 +29,6 @@ pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
 }
 
 impl TokenValue {
-    pub(super) fn acquired_for(self, lease: Lease) -> Call<Attempt> {
-        Call::with_round_trips(&self.name.clone(), false, move |send, _| self.acquire(send, lease))
-    }
-
-    pub(super) fn released(self) -> Call<Released> {
-        let name = self.name.clone();
-        let run = move |send: &mut Pipeline<'_>, _| Ok(self.release(send)?.map(|()| NO_RECEIVERS));
-        Call::with_round_trips(&name, false, run)
-    }
-
     /// Builds a command with the key.
     pub(super) fn command(&self, word: &str) -> Cmd {
         command(word, self.name.key())
@@ -48,14 +38,14 @@ impl TokenValue {
         value == self.owner.as_str().as_bytes()
     }
 
-    fn release(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
+    pub(super) fn release(&self, send: &mut Pipeline<'_>) -> Result<Result<(), Loss>, Stop> {
         match &self.own {
             Some(own) => own.run(send, self),
             None => self.release_in_a_transaction(send),
         }
     }
 
-    fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease) -> Result<Attempt, Stop> {
+    pub(super) fn acquire(&self, send: &mut Pipeline<'_>, lease: Lease) -> Result<Attempt, Stop> {
         loop {
             let set = command("SET", (self.name.key(), self.owner.as_str(), "NX", "PX", lease.millis()));
             // The last two replies count only if `SET` set nothing.
