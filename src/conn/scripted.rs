@@ -64,7 +64,7 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self> {
         match Target::parse(url)? {
             Target::Fixed(address) => Ok(address),
-            other => panic!("not the URL of a single server: {other}"),
+            other => panic!("not the URL of a single server: {other:?}"),
         }
     }
 }

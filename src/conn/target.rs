@@ -1,6 +1,5 @@
 //! What the URL of a client leads to: a server, a cluster, or a master whose place others tell.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::address::{Address, Endpoint};
@@ -51,25 +50,11 @@ impl Target {
     pub(crate) fn authority(&self) -> String {
         match self {
             Self::Fixed(address) => address.endpoint.to_string(),
-            Self::Sentinel(service) => format!("{}@{}", service.name, service.list()),
+            Self::Sentinel(service) => {
+                format!("{}@{}", service.name, list(service.sentinels.iter().map(|sentinel| &sentinel.endpoint)))
+            }
             Self::Cluster(_, hosts) | Self::Replicated(_, hosts) => list(hosts),
         }
-    }
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sentinel(service) => write!(f, "{} of the sentinels {}", self.label(), service.list()),
-            _ => f.write_str(&self.label()),
-        }
-    }
-}
-
-impl Service {
-    /// The sentinels as texts show them.
-    pub(crate) fn list(&self) -> String {
-        list(self.sentinels.iter().map(|sentinel| &sentinel.endpoint))
     }
 }
 

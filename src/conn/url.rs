@@ -435,7 +435,7 @@ mod tests {
     fn service(url: &str) -> Service {
         match Target::parse(url).unwrap() {
             Target::Sentinel(service) => service,
-            other => panic!("{other}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -467,7 +467,6 @@ mod tests {
     #[test]
     fn the_texts_name_the_service_and_no_login() {
         let target = Target::parse("redis+sentinel://u:canary@b,a:1/m/3?sentinel_pass=canary").unwrap();
-        assert_eq!(target.to_string(), "m/3 of the sentinels a:1,b:26379");
         assert_eq!((target.label(), target.authority()), ("m/3".to_owned(), "m@a:1,b:26379".to_owned()));
         assert!(!format!("{target:?}").contains("canary"));
     }

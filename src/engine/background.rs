@@ -115,12 +115,6 @@ impl Background {
     }
 }
 
-impl std::fmt::Debug for Background {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Background({}, {} jobs)", self.0.name, self.0.queue.lock().jobs.len())
-    }
-}
-
 impl Shared {
     /// Starts a thread. Returns whether that was possible.
     fn start(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> bool {
@@ -202,6 +196,12 @@ mod tests {
     use crossbeam_channel::{bounded, unbounded};
 
     const SOON: Duration = Duration::from_secs(10);
+
+    impl std::fmt::Debug for Background {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "Background({}, {} jobs)", self.0.name, self.0.queue.lock().jobs.len())
+        }
+    }
 
     #[test]
     fn jobs_run_in_the_order_of_their_moments_and_survive_a_panic() {

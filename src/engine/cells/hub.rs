@@ -1,13 +1,15 @@
 //! The hub: connects the waiters of one server with its listening connection.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Waker, listen};
 use crate::error::{Error, ErrorKind, Refusal, Result};
-use crate::name::INVALIDATIONS;
-use crate::name::LockName;
+use crate::name::{INVALIDATIONS, LockName};
 use crate::state::channels::{Channels, Message, Subject};
 use crate::state::watch::TrackingChannel;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
@@ -190,18 +192,6 @@ impl Hub {
         if let Some(waker) = &state.waker {
             waker.wake();
         }
-    }
-}
-
-#[cfg(all(test, shuttle))]
-impl Hub {
-    /// Another waiter has joined meanwhile.
-    pub(crate) fn is_listened_to(&self, waker: Waker) {
-        self.state.lock().waker = Some(waker);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().channels.len() == 0
     }
 }
 

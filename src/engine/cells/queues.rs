@@ -156,17 +156,17 @@ fn ring(wakes: &[QueuedThread]) {
     wakes.iter().for_each(|waiter| waiter.bell.ring());
 }
 
-#[cfg(all(test, shuttle))]
-impl<Key: Clone + Hash + Eq> Position<'_, Key> {
-    /// The number of the place; later threads have greater numbers.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(shuttle)]
+    impl<Key: Clone + Hash + Eq> Position<'_, Key> {
+        /// The number of the place; later threads have greater numbers.
+        pub(crate) fn number(&self) -> u64 {
+            self.number
+        }
+    }
 
     proptest::proptest! {
         /// Of equal wishes the oldest may ask, and only a thread that becomes the first is woken.
