@@ -39,7 +39,6 @@ impl Bell {
 }
 
 /// The bell of one wait of this thread. The next wait uses it again, unless somebody could still ring it.
-#[derive(Debug)]
 pub(crate) struct WaitBell(pub(crate) Bell);
 
 thread_local! {
@@ -91,7 +90,6 @@ impl Bells {
 }
 
 /// A bell in a set.
-#[derive(Debug)]
 pub(crate) struct Hung {
     bells: Bells,
     number: u64,

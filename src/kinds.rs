@@ -259,7 +259,6 @@ pub(crate) enum Queueing {
 }
 
 /// The way in which a waiter learns that the lock may be free.
-#[derive(Clone, Debug)]
 pub(crate) enum Waking {
     /// A message on a channel of all waiters.
     Message,

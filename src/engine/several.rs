@@ -28,7 +28,6 @@ use all::All;
 use giving_back::{Held, release_at_once};
 
 /// Several locks that are taken together.
-#[derive(Debug)]
 pub(crate) struct Members {
     /// The name of the group, for texts and events.
     pub(crate) name: Arc<str>,

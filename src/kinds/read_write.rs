@@ -144,7 +144,6 @@ fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Count
 }
 
 /// The readers whose read holds a release must know.
-#[derive(Debug)]
 struct Readers(Vec<(String, usize)>);
 
 /// Releases one hold count. `others` are the keys of read holds of other owners, where the script may look at no other

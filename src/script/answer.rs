@@ -106,7 +106,6 @@ pub(crate) fn read_forced(reply: &Value) -> Option<IfLock<bool>> {
 pub(crate) const NO_RECEIVERS: Option<u64> = Some(0);
 
 /// One hold to renew.
-#[derive(Clone, Debug)]
 pub(crate) struct Renewal {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,

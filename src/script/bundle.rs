@@ -12,7 +12,6 @@ use crate::owner::OwnerId;
 pub(crate) const MOST_PARTS: usize = 1_000;
 
 /// A lock to release, with a hold count of one.
-#[derive(Clone, Debug)]
 pub(crate) struct BundleRelease<'a> {
     pub(crate) name: &'a LockName,
     pub(crate) owner: &'a OwnerId,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::system::random;
 
 /// Pauses under a bound that doubles.
-#[derive(Debug)]
 pub(crate) struct RetryPause {
     bound: Duration,
 }

@@ -85,7 +85,6 @@ impl InDoubt {
 }
 
 /// The next step.
-#[derive(Debug)]
 pub(crate) enum Next {
     /// Fence this copy.
     Fence(Identity, Limits),
@@ -113,7 +112,6 @@ pub(crate) struct Exchange {
     state: State,
 }
 
-#[derive(Debug)]
 enum State {
     /// The next step is due at once.
     Ready,

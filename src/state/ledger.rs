@@ -14,7 +14,6 @@ use crate::script::{Counts, Raise, Side};
 use crate::time::{Instant, Lease};
 
 /// The account of one hold.
-#[derive(Debug)]
 pub(crate) struct Ledger {
     watchdog: Lease,
     guards: SmallVec<[GuardEntry; 1]>,
@@ -69,7 +68,6 @@ struct Cut {
     over: Option<Instant>,
 }
 
-#[derive(Debug)]
 struct GuardEntry {
     number: GuardNumber,
     side: Side,

@@ -9,7 +9,6 @@ use crate::time::{Instant, Lease};
 use crate::transport::Slot;
 
 /// The renewal rounds of one server.
-#[derive(Debug)]
 pub(crate) struct RenewalRounds {
     /// The time of the next renewal of all holds. Ticks are `interval` apart, whatever the duration of a round.
     pub(crate) next_tick: Instant,

@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
 
 /// The state of the listening connection, as far as changes of keys are concerned.
-#[derive(Debug)]
 pub(crate) enum TrackingChannel {
     /// Messages about changed keys arrive.
     Open {
@@ -35,7 +34,6 @@ pub(crate) enum AllHolds {
 }
 
 /// The tracking state of one server.
-#[derive(Debug)]
 pub(crate) struct Watch {
     /// Whether holds are to be watched.
     wanted: bool,

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use crate::conn::address::Endpoint;
 
 /// What one sentinel says.
-#[derive(Clone)]
 pub(super) struct Opinion {
     /// The id of the sentinel, which is the same under each of its addresses.
     pub(super) id: String,
