@@ -4,7 +4,6 @@ mod address;
 mod asking;
 mod buffer;
 mod cluster;
-mod command;
 mod confirming;
 mod connection;
 #[cfg(feature = "credentials")]
@@ -36,7 +35,6 @@ mod url;
 mod waker;
 
 pub(crate) use cluster::Cluster;
-pub(crate) use command::command;
 #[cfg(feature = "credentials")]
 pub(crate) use credentials::Provider;
 pub(crate) use dialer::Dialer;
@@ -56,6 +54,8 @@ pub(crate) use waker::{Sleeper, Waker, sleeper};
 
 use std::sync::Arc;
 use std::time::Duration;
+
+use redis::Cmd;
 
 use crate::error::{Refusal, Result};
 use crate::transport::{Identity, ServerNumber, Slot};
@@ -122,4 +122,11 @@ impl Route {
     pub(crate) fn to(server: &Arc<Server>) -> Self {
         Self { server: Arc::clone(server), asking: false }
     }
+}
+
+/// Builds a command from its words.
+pub(crate) fn command(words: &[&str]) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(words);
+    command
 }

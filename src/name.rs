@@ -1,14 +1,11 @@
 //! Lock names, and every key and channel derived from one.
 
 mod field;
-mod tag;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-pub(crate) use tag::hashed_part;
-
 /// A valid lock name. The name is the key of the lock in Redis; a value of a group is a part of the group's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LockName {
@@ -215,6 +212,16 @@ fn joined(parts: &[&str]) -> String {
     text
 }
 
+/// Returns the bytes that Redis hashes: those between the first `{` and the next `}` if there are any, else all.
+pub(crate) fn hashed_part(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let tag = &key[open + 1..];
+    match tag.iter().position(|&byte| byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &tag[..close],
+    }
+}
+
 /// Declares keys and channels beside the lock by what stands before the name.
 macro_rules! beside {
     ($($(#[$doc:meta])* $key:ident = $prefix:literal;)*) => {
@@ -374,5 +381,19 @@ mod tests {
         let good = GivenName::new("orders:42".into());
         let first = good.checked().unwrap();
         assert!(std::ptr::eq(first.as_str(), good.as_str()), "one text, not a copy for each use");
+    }
+
+    #[test]
+    fn a_tag_is_between_the_first_braces() {
+        let check = |key: &str, part: &str| assert_eq!(hashed_part(key.as_bytes()), part.as_bytes(), "{key}");
+        check("a", "a");
+        check("{a}", "a");
+        check("x{a}y{b}", "a");
+        check("x}{a}", "a");
+        check("{{a}}", "{a");
+        check("a{b", "a{b");
+        check("{}a", "{}a");
+        check("{}{a}", "{}{a}");
+        check("a}b", "a}b");
     }
 }

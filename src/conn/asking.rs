@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::command::command;
+use super::command;
 
 /// The command before a request to a server that gets the key at present.
 pub(super) fn asking() -> Vec<u8> {

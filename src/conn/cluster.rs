@@ -4,7 +4,6 @@ mod late;
 mod map;
 mod member_view;
 mod refresh;
-mod slot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::error::{Refusal, Result};
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber, Slot};
-use map::Map;
+use map::{Map, slot_of};
 use member_view::place_in;
 use refresh::Refreshing;
 
@@ -112,7 +111,7 @@ impl Cluster {
 
 impl Topology for Cluster {
     fn route(&self, key: &[u8]) -> Route {
-        self.shared.state.lock().route(slot::slot_of(key))
+        self.shared.state.lock().route(slot_of(key))
     }
 
     fn redirect(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
@@ -141,7 +140,7 @@ impl Topology for Cluster {
     }
 
     fn slot(&self, key: &[u8]) -> Slot {
-        slot::slot_of(key)
+        slot_of(key)
     }
 
     fn has_slots(&self) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::{Address, Endpoint};
-use super::command::command;
+use super::command;
 use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;

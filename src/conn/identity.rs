@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use super::command::command;
+use super::command;
 use crate::transport::Identity;
 
 impl Identity {

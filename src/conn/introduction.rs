@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::address::Address;
-use super::command::command;
+use super::command;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::transport::Fault;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::command::command;
+use super::command;
 use super::connection::Connection;
 use super::server::Server;
 use super::trouble::{self, Moment};

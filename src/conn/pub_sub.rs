@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use redis::Value;
 
-use super::command::command;
+use super::command;
 use super::connection::Connection;
 use crate::transport::{Fault, Limits, PubSub};
 

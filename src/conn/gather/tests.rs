@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::Barrier;
 
 use super::*;
-use crate::conn::command::command;
+use crate::conn::command;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::error::ErrorKind;
 use crate::transport::PubSub;

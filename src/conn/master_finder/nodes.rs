@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::{Limit, cause};
 use crate::conn::address::Endpoint;
-use crate::conn::command::command;
+use crate::conn::command;
 use crate::conn::dialer::{MasterAddress, MasterFinder};
 use crate::conn::introduction::Hello;
 use crate::conn::server::Server;

@@ -7,7 +7,7 @@ use redis::Value;
 use super::succession::{Opinion, Succession, most_of};
 use super::{Limit, MakesDialers, cause};
 use crate::conn::address::{Address, Endpoint};
-use crate::conn::command::command;
+use crate::conn::command;
 use crate::conn::dialer::{Dialer, MasterAddress, MasterFinder};
 use crate::conn::introduction::{Purpose, text_of};
 use crate::conn::server::Server;

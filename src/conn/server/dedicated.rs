@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::{Server, is_usable};
-use crate::conn::command::command;
+use crate::conn::command;
 use crate::conn::connection::Connection;
 use crate::conn::dialer::Dialer;
 use crate::conn::introduction::{Hello, Purpose};

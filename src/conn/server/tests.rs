@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::conn::command::command;
+use crate::conn::command;
 use crate::conn::scripted::{Reaction, Scripted};
 
 const SOON: Duration = Duration::from_secs(10);
