@@ -16,6 +16,13 @@ use crate::system::clock_gettime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(NonZeroU64);
 
+/// Before every reading.
+impl Default for Instant {
+    fn default() -> Self {
+        Self(NonZeroU64::MIN)
+    }
+}
+
 impl Instant {
     pub(crate) fn now() -> Self {
         #[cfg(test)]

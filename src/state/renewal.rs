@@ -9,6 +9,7 @@ use crate::time::{Instant, Lease};
 use crate::transport::Slot;
 
 /// The renewal rounds of one server.
+#[derive(Default)]
 pub(crate) struct RenewalRounds {
     /// The time of the next renewal of all holds. Ticks are `interval` apart, whatever the duration of a round.
     pub(crate) next_tick: Instant,
@@ -79,17 +80,7 @@ pub(crate) struct Outcome {
 
 impl RenewalRounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
-        Self {
-            next_tick: now.after(interval),
-            interval,
-            batch,
-            command_timeout,
-            failing_since: None,
-            in_vain: Duration::ZERO,
-            in_vain_elsewhere: Duration::ZERO,
-            renewed: 0,
-            failed: None,
-        }
+        Self { next_tick: now.after(interval), interval, batch, command_timeout, ..Self::default() }
     }
 
     /// Starts a round. Returns whether a tick has come, at which all renewed holds are due.

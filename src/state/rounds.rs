@@ -25,7 +25,7 @@ pub(crate) enum Step {
 }
 
 /// The decisions of one take. Parts are numbered from 0 in the canonical order, the same for all callers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rounds {
     parts: Vec<Part>,
     phase: RoundsPhase,
@@ -48,8 +48,9 @@ struct Part {
     waited: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum RoundsPhase {
+    #[default]
     ToAsk,
     /// The missing parts were asked for.
     Asked,
@@ -65,13 +66,7 @@ enum RoundsPhase {
 
 impl Rounds {
     pub(crate) fn new(parts: usize) -> Self {
-        Self {
-            parts: vec![Part::default(); parts],
-            phase: RoundsPhase::ToAsk,
-            vain: 0,
-            waited: Duration::ZERO,
-            patience: Duration::ZERO,
-        }
+        Self { parts: vec![Part::default(); parts], ..Self::default() }
     }
 
     /// Returns the next step. The answers to the step before must have been reported; a part without an answer counts

@@ -109,7 +109,7 @@ fn thread_of(owner: &str) -> u64 {
 }
 
 /// The turn of this process at one lock, and what is known of the threads that want the lock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Turn {
     began: Instant,
     /// The grants of the turn: one for each thread that waited when the turn began, or in the turn before.
@@ -140,24 +140,8 @@ pub(crate) struct Turn {
 
 impl Turn {
     fn new(now: Instant) -> Self {
-        Self {
-            began: now,
-            quota: 0,
-            // The release that opens the turn ends a grant.
-            grants: 1,
-            releases: 0,
-            heard: 0,
-            debt: 0,
-            unused: 0,
-            sign: now,
-            wanting: HashMap::default(),
-            most_wanting: 0,
-            listeners: (0, now),
-            may_poll: false,
-            seen: VecDeque::new(),
-            next_look: now,
-            sights: 0,
-        }
+        // The release that opens the turn ends a grant.
+        Self { began: now, grants: 1, sign: now, listeners: (0, now), next_look: now, ..Self::default() }
     }
 
     /// Whether each thread that waited had its grant.

@@ -34,6 +34,7 @@ pub(crate) enum AllHolds {
 }
 
 /// The tracking state of one server.
+#[derive(Default)]
 pub(crate) struct Watch {
     /// Whether holds are to be watched.
     wanted: bool,
@@ -87,21 +88,7 @@ pub(crate) enum WatchStep {
 
 impl Watch {
     pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            wanted: false,
-            tracked: None,
-            tried: None,
-            refused: None,
-            wrong_server: false,
-            link: None,
-            question: None,
-            torn: now,
-            not_before: now,
-            pause: FIRST_PAUSE,
-            complained: false,
-            gone: 0,
-            gone_since: now,
-        }
+        Self { torn: now, not_before: now, pause: FIRST_PAUSE, gone_since: now, ..Self::default() }
     }
 
     /// Starts to watch: the first hold exists.
