@@ -10,6 +10,7 @@ mod real {
     use std::collections::hash_map::RandomState;
     use std::hash::BuildHasher;
     pub(crate) use std::net::TcpStream;
+    pub(crate) use std::sync::mpsc;
     pub(crate) use std::thread;
 
     pub(crate) use foldhash::{HashMap, HashSet};

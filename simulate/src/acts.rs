@@ -132,7 +132,7 @@ impl Scene {
                     self.world.fail(format_args!("no re-entry into {name}"))
                 }
                 Ok(None) => {}
-                Err(error) if error.kind() == ErrorKind::Refused => {
+                Err(error) if error.kind() == ErrorKind::Refused && !self.faults.moves_slots() => {
                     self.world.fail(format_args!("a re-entry was refused: {error}"))
                 }
                 Err(error) => self.expected(&error),

@@ -21,11 +21,19 @@ pub struct Data {
     pub is_full: bool,
     /// A write of the script that runs is done: all that follow are done, too.
     has_written: bool,
-    pub published: Vec<(Vec<u8>, Vec<u8>)>,
+    pub published: Vec<Published>,
     /// The keys whose time to live has ended.
     pub ended: BTreeSet<Vec<u8>>,
     /// What the last commands read and changed, in order.
     pub touched: Vec<Touch>,
+}
+
+/// A message, and whether it is for those of one shard.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub is_sharded: bool,
+    pub channel: Vec<u8>,
+    pub message: Vec<u8>,
 }
 
 /// What a command does to keys, for those who watch them.
@@ -73,9 +81,12 @@ impl Data {
         self.keys.iter().filter(|(_, entry)| entry.expires.is_none()).map(|(key, _)| key.as_slice())
     }
 
-    pub fn clear(&mut self) {
+    /// Removes these keys. Returns the owners in them.
+    pub fn clear(&mut self, goes: impl Fn(&[u8]) -> bool) -> Vec<String> {
         self.version += 1;
-        self.keys.clear();
+        let owners = self.all_owners(&goes);
+        self.keys.retain(|key, _| !goes(key));
+        owners
     }
 
     /// A script begins, or a command that is in none.
@@ -146,15 +157,15 @@ impl Data {
         }
     }
 
-    /// All owners of all locks.
-    pub fn all_owners(&self) -> Vec<String> {
+    /// All owners of these locks.
+    fn all_owners(&self, goes: impl Fn(&[u8]) -> bool) -> Vec<String> {
         let of_group = |key: &Vec<u8>| match self.keys.get(key).map(|entry| &entry.value) {
             Some(Value::Hash(fields)) => {
                 fields.iter().map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect()
             }
             _ => vec![],
         };
-        self.keys.keys().flat_map(|key| [self.owners(key), of_group(key)].concat()).collect()
+        self.keys.keys().filter(|key| goes(key)).flat_map(|key| [self.owners(key), of_group(key)].concat()).collect()
     }
 
     /// The values of a list.
@@ -188,7 +199,8 @@ impl Data {
                 Reply::text((self.now % 1_000 * 1_000 + self.micros).to_string()),
             ]),
             ("PUBLISH" | "SPUBLISH", [channel, message]) => {
-                self.published.push((channel.clone(), message.clone()));
+                let (channel, message) = (channel.clone(), message.clone());
+                self.published.push(Published { is_sharded: name == "SPUBLISH", channel, message });
                 Reply::Int(0)
             }
             ("EXISTS", keys) => count(keys.iter().filter(|key| self.keys.contains_key(*key)).count()),

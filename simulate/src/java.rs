@@ -122,7 +122,7 @@ impl Java {
     /// Stays inside, and renews the lock every ten seconds.
     fn stay(&mut self, lock: Lock, until: &AtomicU64) -> Outcome<()> {
         let world = Arc::clone(&self.scene.world);
-        let mut left = world.below(if world.below(12) == 0 { 70_000 } else { 300 });
+        let mut left = world.below(if world.below(self.scene.habits.linger) == 0 { 70_000 } else { 300 });
         loop {
             thread::sleep(Duration::from_millis(left.min(RENEWED_MS)));
             self.scene.check(lock.name());

@@ -19,9 +19,9 @@ pub struct Process {
 
 impl Process {
     /// Opens the clients.
-    pub fn open(eyes: Option<&Arc<Eyes>>, reds: usize) -> Self {
-        let red = |place| connect(eyes, FIRST_PORT + 1 + u16::try_from(place).unwrap_or(0));
-        Self { client: connect(eyes, FIRST_PORT), reds: (0..reds).map(red).collect(), is_closed: Arc::default() }
+    pub fn open(eyes: Option<&Arc<Eyes>>, url: &str, reds: usize) -> Self {
+        let red = |place| connect(eyes, &url_of(1 + u16::try_from(place).unwrap_or(0)));
+        Self { client: connect(eyes, url), reds: (0..reds).map(red).collect(), is_closed: Arc::default() }
     }
 
     /// The red lock on all of its servers.
@@ -40,9 +40,14 @@ impl Process {
     }
 }
 
-/// Opens a client of the server at a port.
-pub fn connect(eyes: Option<&Arc<Eyes>>, port: u16) -> Client {
-    let builder = Client::builder(&format!("redis://127.0.0.1:{port}"));
+/// The URL of the server at a place.
+pub fn url_of(place: u16) -> String {
+    format!("redis://127.0.0.1:{}", FIRST_PORT + place)
+}
+
+/// Opens a client.
+pub fn connect(eyes: Option<&Arc<Eyes>>, url: &str) -> Client {
+    let builder = Client::builder(url);
     let builder = eyes.map_or(builder.clone(), |eyes| builder.observer(Arc::clone(eyes)));
     builder.connect().expect("no faults so far")
 }

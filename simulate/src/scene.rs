@@ -140,7 +140,7 @@ impl Scene {
     pub fn given_back(&self, release: impl FnOnce() -> lockson::Result<()>) {
         let began = self.world.now();
         if let Err(error) = release() {
-            if error.kind() == ErrorKind::Refused {
+            if error.kind() == ErrorKind::Refused && !self.faults.moves_slots() {
                 self.world.fail(format_args!("a release was refused: {error}"));
             }
             self.expected(&error);
@@ -148,9 +148,9 @@ impl Scene {
         self.ended_in_time("a release", began, Duration::ZERO);
     }
 
-    /// Stays inside for a while, now and then for longer than a time to live.
+    /// Stays inside for a while, seldom for longer than a time to live.
     pub fn stay(&self, name: &str) {
-        let most = if self.world.below(12) == 0 { 70_000 } else { 1 + self.world.below(300) };
+        let most = if self.world.below(self.habits.linger) == 0 { 70_000 } else { 1 + self.world.below(300) };
         for _ in 0..1 + self.world.below(3) {
             thread::sleep(Duration::from_millis(self.world.below(most)));
             self.check(name);
@@ -271,7 +271,11 @@ impl Scene {
             // Some messages take longer than a server of a red lock is given.
             ErrorKind::Quorum => !self.reds.is_empty(),
             ErrorKind::Closed => self.habits.close > 0,
-            ErrorKind::Refused => self.faults.full > 0 && error.redis_word() == Some("OOM"),
+            ErrorKind::Refused => match error.redis_word() {
+                Some("OOM") => self.faults.full > 0,
+                Some("MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "READONLY") => self.faults.moves_slots(),
+                _ => false,
+            },
             ErrorKind::Cancelled => self.habits.cancel > 0,
             _ => error.is_lost(),
         };

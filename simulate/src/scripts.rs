@@ -16,8 +16,8 @@ pub struct Scripts {
     by_hash: HashMap<String, Function>,
     /// The hashes of sources.
     hashes: HashMap<String, String>,
-    /// The hashes that were not forgotten.
-    known: BTreeSet<String>,
+    /// The hashes that each server has not forgotten.
+    known: BTreeSet<(u64, String)>,
     data: Arc<Mutex<Data>>,
     /// The hashes of scripts that take holds away.
     forcing: BTreeSet<String>,
@@ -60,8 +60,9 @@ impl Scripts {
         }
     }
 
-    pub fn forget(&mut self) {
-        self.known.clear();
+    /// A server forgets its scripts.
+    pub fn forget(&mut self, place: u64) {
+        self.known.retain(|(of, _)| *of != place);
     }
 
     pub fn plant(&mut self, right: &str, wrong: &str) {
@@ -79,8 +80,8 @@ impl Scripts {
         }
     }
 
-    /// Answers `EVAL` and `EVALSHA`: `body` is source or hash.
-    pub fn run(&mut self, is_source: bool, words: &[Vec<u8>]) -> Reply {
+    /// A server answers `EVAL` and `EVALSHA`: `body` is source or hash.
+    pub fn run(&mut self, place: u64, is_source: bool, words: &[Vec<u8>]) -> Reply {
         let [body, count, rest @ ..] = words else { return Reply::error("ERR wrong number of arguments") };
         let body = String::from_utf8_lossy(body).into_owned();
         let hash = match self.hashes.get(&body) {
@@ -98,9 +99,9 @@ impl Scripts {
             }
         }
         if is_source {
-            self.known.insert(hash.clone());
+            self.known.insert((place, hash.clone()));
         }
-        let Some(script) = self.by_hash.get(&hash).filter(|_| self.known.contains(&hash)) else {
+        let Some(script) = self.by_hash.get(&hash).filter(|_| self.known.contains(&(place, hash.clone()))) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
         };
         let count: usize = String::from_utf8_lossy(count).parse().expect("a number of keys");

@@ -1,5 +1,6 @@
 //! A server of the world: connections, messages, and what goes wrong on the way.
 
+mod cluster;
 mod commands;
 mod messages;
 mod mishaps;
@@ -17,6 +18,8 @@ use lockson_world::system::BEGAN;
 use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
+pub use self::cluster::cluster_url;
+use self::cluster::{Cluster, MEMBERS, place_of};
 use self::queue::Queue;
 use crate::data::Data;
 use crate::reply::{Reply, take_request};
@@ -28,8 +31,9 @@ pub struct Server(Mutex<State>);
 
 struct State {
     name: String,
-    /// The number of each connection leaves this remainder.
-    place: u64,
+    /// The members of a cluster, or one server.
+    members: BTreeMap<u64, Member>,
+    cluster: Option<Cluster>,
     scripts: Scripts,
     connections: BTreeMap<u64, Connection>,
     numbered: u64,
@@ -52,10 +56,16 @@ struct State {
     looked_at: u64,
     /// Whether the queue of the fair lock has no end by time, as that of Redisson.
     has_lasting_queues: bool,
+    /// Whether it knows sharded pub/sub.
+    has_sharded: bool,
     /// Whether a restart takes time.
     stays_away: bool,
+}
+
+/// A server as a process.
+struct Member {
     away_until: Nanos,
-    /// The process of the server, and its start by the server's clock.
+    /// The process, and its start by the server's clock.
     run_id: u64,
     started: i64,
 }
@@ -82,6 +92,9 @@ struct Connection {
     /// The arrival of what the server sent last.
     last: Nanos,
     channels: BTreeSet<Vec<u8>>,
+    sharded: BTreeSet<Vec<u8>>,
+    /// Whether the last request was `ASKING`.
+    is_asking: bool,
 }
 
 impl Server {
@@ -90,7 +103,8 @@ impl Server {
         let scripts = Scripts::new(Arc::default());
         let state = State {
             name: if place == 0 { "server".to_owned() } else { format!("server {place}") },
-            place,
+            members: BTreeMap::from([(place, Member::new(place))]),
+            cluster: None,
             scripts,
             connections: BTreeMap::new(),
             numbered: 0,
@@ -109,10 +123,8 @@ impl Server {
             owners: (0, Arc::default()),
             looked_at: 0,
             has_lasting_queues: false,
+            has_sharded: false,
             stays_away: place > 0,
-            away_until: 0,
-            run_id: place << 32,
-            started: (BEGAN - 1_000) * 1_000_000,
         };
         Arc::new(Self(Mutex::new(state)))
     }
@@ -144,6 +156,14 @@ impl Server {
     /// When a lock was free.
     pub fn free(&self, name: &str) -> Option<Free> {
         self.0.lock().free.get(name).copied()
+    }
+
+    /// From now on this is a cluster.
+    pub fn become_cluster(&self, has_sharded: bool) {
+        let mut state = self.0.lock();
+        state.has_sharded = has_sharded;
+        state.members = MEMBERS.iter().map(|place| (*place, Member::new(*place))).collect();
+        state.cluster = Some(Cluster::new());
     }
 
     /// From now on Redisson queues, too.
@@ -194,10 +214,10 @@ impl Server {
                 return;
             }
             if happens(faults.forgets) {
-                state.scripts.forget();
+                state.scripts.forget(place_of(number));
             }
             if happens(faults.restarts) {
-                state.restart(self, world, happens(faults.empties));
+                state.restart(self, world, place_of(number), happens(faults.empties));
                 return;
             }
             if happens(faults.flushes) {
@@ -209,10 +229,25 @@ impl Server {
             if happens(faults.deletes) {
                 state.delete_one(self, world);
             }
+            if happens(faults.moves) {
+                state.move_slot(self, world);
+            }
+            if happens(faults.replaces) {
+                state.replace(self, world);
+                // The connection may have ended with its member.
+                if !state.connections.contains_key(&number) {
+                    return;
+                }
+            }
             if happens(faults.stops) {
                 let (process, time) = (1 + world.below(3), Duration::from_millis(100 + world.below(60_000)));
                 world.tell(format_args!("process {process} is stopped for {time:?}"));
                 world.stop(usize::try_from(process).unwrap_or(0), time);
+            }
+            if let Some(refusal) = state.refuses(world, number, &request) {
+                world.tell(format_args!("{}: {number}: {} -> {refusal:?}", state.name, Shown(&request)));
+                state.send_to(self, world, number, &refusal);
+                continue;
             }
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
             let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
@@ -220,6 +255,7 @@ impl Server {
             let line = state.line(&request);
             let reply = state.answer(world, number, &request);
             world.tell(format_args!("{}: {number}: {} -> {reply:?}", state.name, Shown(&request)));
+            state.has_run(number, &request);
             // A script that was refused asked nothing.
             if let Some(line) = line.filter(|_| !matches!(reply[..], [Reply::Error(_)])) {
                 state.is_served_in_order(world, &line, &request);
@@ -264,20 +300,22 @@ pub struct Servers(pub Vec<Arc<Server>>);
 impl Servers {
     /// Returns the server of a connection, or of a port.
     fn of(&self, number: u64) -> &Arc<Server> {
-        &self.0[usize::try_from(number % MOST_SERVERS).unwrap_or(0)]
+        // The first server, where it is a cluster, has places behind the others.
+        self.0.get(usize::try_from(place_of(number)).unwrap_or(0)).unwrap_or(&self.0[0])
     }
 }
 
 impl Network for Servers {
     fn connect(&self, world: &Arc<World>, port: u16) -> io::Result<(UnixStream, u64)> {
-        let mut state = self.of(u64::from(port - FIRST_PORT)).0.lock();
-        if state.away_until > world.now() {
+        let place = u64::from(port - FIRST_PORT);
+        let mut state = self.of(place).0.lock();
+        if state.members.get(&place).is_none_or(|member| member.away_until > world.now()) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         state.numbered += 1;
-        let number = state.numbered * MOST_SERVERS + state.place;
+        let number = state.numbered * MOST_SERVERS + place;
         let connection = Connection {
             stream: ours,
             input: vec![],
@@ -285,6 +323,8 @@ impl Network for Servers {
             held_until: 0,
             last: 0,
             channels: BTreeSet::new(),
+            sharded: BTreeSet::new(),
+            is_asking: false,
         };
         state.connections.insert(number, connection);
         Ok((theirs, number))
@@ -315,7 +355,18 @@ impl State {
     }
 }
 
+impl Member {
+    fn new(place: u64) -> Self {
+        Self { away_until: 0, run_id: place << 32, started: (BEGAN - 1_000) * 1_000_000 }
+    }
+}
+
 impl Connection {
+    /// Whether it listens to channels.
+    fn listens(&self) -> bool {
+        !self.channels.is_empty() || !self.sharded.is_empty()
+    }
+
     /// Reads all requests that are there; returns whether the client has closed its end.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 2_048];
@@ -357,5 +408,5 @@ impl Display for Shown<'_> {
 const COUNTERS: &[&[u8]] = &[b"permits", b"expiring", b"{expiring}:timeout", b"latch"];
 /// The port of the first server.
 pub const FIRST_PORT: u16 = 6_376;
-const MOST_SERVERS: u64 = 8;
+const MOST_SERVERS: u64 = 16;
 const INVALIDATIONS: &str = "__redis__:invalidate";

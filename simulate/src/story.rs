@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use crate::java::Java;
 use crate::kinds;
 use crate::mistakes::MISTAKES;
-use crate::process::{Process, connect};
+use crate::process::{Process, connect, url_of};
 use crate::reply::Reply;
 use crate::scene::{PERMITS, Scene};
-use crate::server::{FIRST_PORT, Server, Servers};
+use crate::server::{Server, Servers, cluster_url};
 use crate::trouble::{Faults, Habits};
 
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
@@ -34,7 +34,13 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let faults = Faults::draw(world).without(without);
         let javas =
             if without.iter().any(|name| name == "java") { 0 } else { [0, 0, 0, 1, 2][world.below(5) as usize] };
+        let is_left_out = |what: &str| without.iter().any(|name| name == what);
         let faults = if javas > 0 { faults.beside_java() } else { faults };
+        let is_cluster = javas == 0 && world.below(3) == 0 && !is_left_out("cluster");
+        let (faults, url) = if is_cluster { (faults, cluster_url()) } else { (faults.of_one_server(), url_of(0)) };
+        if is_cluster {
+            server.become_cluster(world.below(2) == 0);
+        }
         let reds = servers[1..].iter().take([0, 0, 0, 0, 3, MOST_REDS][world.below(6) as usize]);
         let reds: Vec<(&Arc<Server>, Faults)> =
             reds.map(|server| (server, Faults::draw(world).without(without).of_one_of_several())).collect();
@@ -69,7 +75,7 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         // Each caller of a red lock asks all servers, again and again.
         let most = if reds.is_empty() { 3 } else { 2 };
         let processes: Vec<Process> =
-            (0..1 + world.below(most)).map(|_| Process::open(scene.eyes.as_ref(), reds.len())).collect();
+            (0..1 + world.below(most)).map(|_| Process::open(scene.eyes.as_ref(), &url, reds.len())).collect();
         let first = &processes[0].client;
         first.get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
@@ -131,7 +137,7 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         if counted < effective || counted > most {
             world.fail(format_args!("of {begun} count-downs {effective} had an effect, and {counted} were seen"));
         }
-        let last = connect(None, FIRST_PORT);
+        let last = connect(None, &url);
         match expiring(&last).try_acquire(PERMITS) {
             Ok(None) if scene.faults.lose_everything() => {}
             Ok(Some(permits)) => permits.release().unwrap_or_else(|error| world.fail(error)),

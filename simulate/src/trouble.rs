@@ -31,6 +31,10 @@ pub struct Faults {
     pub empties: u64,
     /// Memory is full for a while.
     pub full: u64,
+    /// A slot of a cluster moves.
+    pub moves: u64,
+    /// A master of a cluster is replaced by its replica.
+    pub replaces: u64,
     /// The clock of the server runs faster by so many millionths.
     pub drift: i64,
 }
@@ -38,12 +42,18 @@ pub struct Faults {
 impl Faults {
     /// Whether each request is answered at once, and each message arrives.
     pub fn leave_the_network_alone(&self) -> bool {
-        [self.cut_before, self.cut_after, self.late, self.slow, self.restarts, self.stops] == [0; 6]
+        let Self { cut_before, cut_after, late, slow, restarts, stops, moves, replaces, .. } = *self;
+        [cut_before, cut_after, late, slow, restarts, stops, moves, replaces] == [0; 8]
     }
 
     /// Whether all data may go at once.
     pub fn lose_everything(&self) -> bool {
         self.flushes > 0 || self.restarts > 0 && self.empties > 0
+    }
+
+    /// Whether a slot may be at no server for a while.
+    pub fn moves_slots(&self) -> bool {
+        self.moves > 0 || self.replaces > 0
     }
 
     /// Draws the faults of a story.
@@ -73,12 +83,19 @@ impl Faults {
                 _ => -i64::try_from(world.below(50_000)).unwrap_or(0),
             },
             slow: each(true),
+            moves: each(true) * 2,
+            replaces: each(true) * 5,
         }
+    }
+
+    /// The faults of a server that is no cluster.
+    pub fn of_one_server(self) -> Self {
+        Self { moves: 0, replaces: 0, ..self }
     }
 
     /// The faults of a server that nobody else writes to: it loses its data by a restart only.
     pub fn of_one_of_several(self) -> Self {
-        Self { deletes: 0, flushes: 0, stops: 0, ..self }
+        Self { deletes: 0, flushes: 0, stops: 0, ..self.of_one_server() }
     }
 
     /// The faults beside a Java client, which trusts the clock of its machine, and whose releases need memory.
@@ -103,6 +120,8 @@ impl Faults {
                 "flushes" => self.flushes = 0,
                 "empties" => self.empties = 0,
                 "full" => self.full = 0,
+                "moves" => self.moves = 0,
+                "replaces" => self.replaces = 0,
                 "drift" => self.drift = 0,
                 _ => {}
             }
@@ -126,6 +145,9 @@ pub const TROUBLES: &[&str] = &[
     "flushes",
     "empties",
     "full",
+    "moves",
+    "replaces",
+    "cluster",
     "drift",
     "force",
     "close",
@@ -142,24 +164,33 @@ pub struct Habits {
     pub cancel: u64,
     /// In callbacks and observers.
     pub within: u64,
+    /// They stay inside for longer than a time to live, which takes more of a story than all else.
+    pub linger: u64,
 }
 
 impl Habits {
     /// Draws the habits of a story.
     pub fn draw(world: &World) -> Self {
         let each = |often: u64| if world.below(3) > 0 { 0 } else { often };
-        Self { force: each(20), close: each(200), cancel: each(5), within: each(30) }
+        Self {
+            force: each(20),
+            close: each(200),
+            cancel: each(5),
+            within: each(30),
+            linger: if world.below(2) == 0 { 12 } else { 120 },
+        }
     }
 
     /// Leaves out the habits of these names.
     pub fn without(self, names: &[String]) -> Self {
         let kept = |name: &str, often: u64| if names.iter().any(|other| other == name) { 0 } else { often };
-        let Self { force, close, cancel, within } = self;
+        let Self { force, close, cancel, within, linger } = self;
         Self {
             force: kept("force", force),
             close: kept("close", close),
             cancel: kept("cancel", cancel),
             within: kept("within", within),
+            linger,
         }
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use lockson_world::World;
 
+use super::cluster::place_of;
 use super::commands::keys_of;
 use super::{Connection, INVALIDATIONS, Server, State, clock, delay};
-use crate::data::Touch;
+use crate::data::{Published, Touch};
 use crate::reply::Reply;
 
 impl State {
@@ -29,29 +30,59 @@ impl State {
         self.look_at_locks(world);
         self.look_at_latch(world, by.is_some_and(|(_, request)| !self.scripts.is_forced(request)));
         for touch in touched {
-            let (told, key) = match touch {
+            match touch {
                 Touch::Read => {
                     if let Some((number, request)) = by {
                         self.tracking.read(number, keys_of(request));
                     }
-                    continue;
                 }
-                Touch::Changed(key) => (self.tracking.changed(&key, by.map(|(number, _)| number)), key),
-                Touch::Expired(key) => (self.tracking.changed(&key, None), key),
-            };
-            let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::List(vec![Reply::Bulk(key)])];
-            for number in told {
-                self.tell(server, world, number, &message);
+                Touch::Changed(key) => self.tell_of_change(server, world, key, by.map(|(number, _)| number)),
+                Touch::Expired(key) => self.tell_of_change(server, world, key, None),
             }
         }
         self.expire_in_time(server, world, next);
-        for (channel, message) in published {
-            let listeners = self.connections.iter().filter(|(_, connection)| connection.channels.contains(&channel));
+        for Published { is_sharded, channel, message } in published {
+            let listened = |connection: &Connection| {
+                if is_sharded { &connection.sharded } else { &connection.channels }.contains(&channel)
+            };
+            let listeners = self.connections.iter().filter(|(_, connection)| listened(connection));
             let listeners: Vec<u64> = listeners.map(|(number, _)| *number).collect();
-            let heard = Reply::List(vec![Reply::text("message"), Reply::Bulk(channel), Reply::Bulk(message)]);
+            let word = Reply::text(if is_sharded { "smessage" } else { "message" });
+            let heard = Reply::List(vec![word, Reply::Bulk(channel), Reply::Bulk(message)]);
             for number in listeners {
                 self.send_to(server, world, number, &heard);
             }
+        }
+    }
+
+    /// Tells those who watch a key that somebody has changed it, or its end.
+    pub(super) fn tell_of_change(&mut self, server: &Arc<Server>, world: &Arc<World>, key: Vec<u8>, by: Option<u64>) {
+        let told = self.tracking.changed(&key, by);
+        let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::List(vec![Reply::Bulk(key)])];
+        for number in told {
+            self.tell(server, world, number, &message);
+        }
+    }
+
+    /// Ends the subscriptions to channels whose slot has left a member.
+    pub(super) fn end_subscriptions(
+        &mut self,
+        server: &Arc<Server>,
+        world: &Arc<World>,
+        place: u64,
+        has_left: impl Fn(&[u8]) -> bool,
+    ) {
+        let mut ended = vec![];
+        for (number, connection) in self.connections.iter_mut().filter(|(number, _)| place_of(**number) == place) {
+            for channel in connection.sharded.extract_if(.., |channel| has_left(channel)) {
+                ended.push((*number, channel));
+            }
+        }
+        for (number, channel) in ended {
+            let left = self.connections.get(&number).map_or(0, |connection| connection.sharded.len());
+            let left = Reply::Int(i64::try_from(left).unwrap_or(0));
+            let told = Reply::List(vec![Reply::text("sunsubscribe"), Reply::Bulk(channel), left]);
+            self.send_to(server, world, number, &told);
         }
     }
 

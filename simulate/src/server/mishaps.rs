@@ -5,26 +5,31 @@ use std::time::Duration;
 
 use lockson_world::World;
 
+use super::cluster::place_of;
 use super::queue::Queue;
-use super::{INVALIDATIONS, LATCH, Server, State, clock};
+use super::{INVALIDATIONS, LATCH, Member, Server, State, clock};
 use crate::reply::Reply;
-use crate::tracking::Tracking;
 
 impl State {
     /// The process of the server ends, and another one starts, with the data or without.
-    pub(super) fn restart(&mut self, server: &Arc<Server>, world: &Arc<World>, is_empty: bool) {
-        world.tell(format_args!("{}: restarts", self.name));
-        self.scripts.forget();
-        std::mem::take(&mut self.connections).into_keys().for_each(|number| world.moved(number));
-        self.tracking = Tracking::default();
-        if self.stays_away && world.below(2) == 0 {
-            self.away_until = world.now() + world.below(20_000_000_000);
-        }
-        self.run_id += 1;
-        self.started =
-            clock(world, self.faults) + i64::try_from(self.away_until.saturating_sub(world.now()) / 1_000).unwrap_or(0);
+    pub(super) fn restart(&mut self, server: &Arc<Server>, world: &Arc<World>, place: u64, is_empty: bool) {
+        world.tell(format_args!("{}: {place} restarts", self.name));
+        let is_away = self.stays_away && world.below(2) == 0;
+        self.end(world, place, Duration::from_nanos(if is_away { world.below(20_000_000_000) } else { 0 }));
         if is_empty {
-            self.flush(server, world);
+            self.clear(server, world, Some(place));
+        }
+    }
+
+    /// The process of a server ends; another one starts after a while.
+    pub(super) fn end(&mut self, world: &World, place: u64, away: Duration) {
+        self.scripts.forget(place);
+        let ended: Vec<u64> = self.connections.keys().copied().filter(|number| place_of(*number) == place).collect();
+        ended.into_iter().for_each(|number| _ = self.remove(world, number));
+        let started = clock(world, self.faults) + i64::try_from(away.as_micros()).unwrap_or(0);
+        if let Some(member) = self.members.get_mut(&place) {
+            let away_until = world.now() + u64::try_from(away.as_nanos()).unwrap_or(0);
+            *member = Member { away_until, run_id: member.run_id + 1, started };
         }
     }
 
@@ -47,10 +52,14 @@ impl State {
     /// Somebody deletes all keys.
     pub(super) fn flush(&mut self, server: &Arc<Server>, world: &Arc<World>) {
         world.tell("somebody deletes everything");
-        let mut data = self.scripts.data().lock();
-        let owners = data.all_owners();
-        data.clear();
-        drop(data);
+        self.clear(server, world, None);
+    }
+
+    /// The data of a member goes, or all data.
+    fn clear(&mut self, server: &Arc<Server>, world: &Arc<World>, place: Option<u64>) {
+        let cluster = self.cluster.as_ref();
+        let goes = |key: &[u8]| place.zip(cluster).is_none_or(|(place, cluster)| cluster.is_at(place, key));
+        let owners = self.scripts.data().lock().clear(goes);
         self.take_away(world, owners.into_iter());
         self.deleted = Some(world.now());
         let message = [Reply::text("message"), Reply::text(INVALIDATIONS), Reply::NoList];
@@ -59,7 +68,9 @@ impl State {
         }
         self.look_at_locks(world);
         self.look_at_latch(world, false);
-        self.queue = Queue::default();
+        if !self.scripts.data().lock().has(b"redisson_lock_queue:{fair}") {
+            self.queue = Queue::default();
+        }
     }
 
     /// Memory is full for a while.

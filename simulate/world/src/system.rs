@@ -135,6 +135,70 @@ pub mod thread {
     }
 }
 
+/// Channels whose receivers wait in the world.
+pub mod mpsc {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    pub use std::sync::mpsc::RecvTimeoutError;
+    use std::time::Duration;
+
+    use crate::{Condvar, Mutex, World};
+
+    #[derive(Debug)]
+    struct Channel<T> {
+        queue: Mutex<VecDeque<T>>,
+        sent: Condvar,
+    }
+
+    /// The end that sends.
+    #[derive(Debug)]
+    pub struct Sender<T>(Arc<Channel<T>>);
+
+    /// The end that receives.
+    #[derive(Debug)]
+    pub struct Receiver<T>(Arc<Channel<T>>);
+
+    /// Makes a channel without bound.
+    pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+        let channel = Arc::new(Channel { queue: Mutex::default(), sent: Condvar::new() });
+        (Sender(Arc::clone(&channel)), Receiver(channel))
+    }
+
+    impl<T> Clone for Sender<T> {
+        fn clone(&self) -> Self {
+            Self(Arc::clone(&self.0))
+        }
+    }
+
+    impl<T> Sender<T> {
+        /// Sends a value, which nobody may receive.
+        #[allow(clippy::missing_errors_doc, reason = "as that of the standard library")]
+        pub fn send(&self, value: T) -> Result<(), T> {
+            self.0.queue.lock().push_back(value);
+            self.0.sent.notify_one();
+            Ok(())
+        }
+    }
+
+    impl<T> Receiver<T> {
+        /// Waits for a value. That all senders are gone is not noticed.
+        #[allow(clippy::missing_errors_doc, reason = "as that of the standard library")]
+        pub fn recv_timeout(&self, longest: Duration) -> Result<T, RecvTimeoutError> {
+            let (world, _) = World::of_thread().expect("a thread of a world");
+            let end = world.now().saturating_add(crate::nanos(longest));
+            let mut queue = self.0.queue.lock();
+            loop {
+                let now = world.now();
+                match queue.pop_front() {
+                    Some(value) => return Ok(value),
+                    None if now >= end => return Err(RecvTimeoutError::Timeout),
+                    None => queue = self.0.sent.wait_for(queue, Duration::from_nanos(end - now)),
+                }
+            }
+        }
+    }
+}
+
 /// The options of sockets.
 pub mod sockopt {
     use std::os::fd::AsFd;

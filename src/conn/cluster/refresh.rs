@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Shared;
 use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
 use crate::conn::trouble::{at, foreign, no_thread};
-use crate::system::thread;
+use crate::system::{mpsc, thread};
 use crate::time::Instant;
 use crate::transport::{Fault, ServerNumber};
 

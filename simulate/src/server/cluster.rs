@@ -1,0 +1,286 @@
+//! The members of a cluster: which one has a slot, slots that move, members that are replaced.
+//!
+//! All members share the data, as if each were told of every write at once: a replica that takes over lacks none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockson_world::{Nanos, World};
+
+use super::commands::keys_of;
+use super::{FIRST_PORT, Server, State};
+use crate::data::Data;
+use crate::reply::Reply;
+
+/// The shards of a cluster, each with the same number of slots at first.
+pub(super) struct Cluster {
+    /// The place of each shard's master.
+    masters: Vec<u64>,
+    /// The member that takes over from the next master that ends.
+    replica: u64,
+    epoch: u64,
+    /// Slots that are no more where they were at first, and their shards.
+    moved: BTreeMap<u16, usize>,
+    moving: Option<Moving>,
+    /// The slot that has moved last, its former shard, and until when the other members do not know.
+    unheard: Option<(u16, usize, Nanos)>,
+    /// Whether a master is gone, and its replica has not taken over.
+    lacks_master: bool,
+    /// Whether members refuse all requests meanwhile.
+    is_down: bool,
+}
+
+/// A slot on its way from one shard to another.
+struct Moving {
+    slot: u16,
+    from: usize,
+    to: usize,
+    /// The keys that have moved, or were made at the new member.
+    arrived: BTreeSet<Vec<u8>>,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        let (replica, masters) = MEMBERS.split_last().expect("members");
+        Self {
+            masters: masters.to_vec(),
+            replica: *replica,
+            epoch: 1,
+            moved: BTreeMap::new(),
+            moving: None,
+            unheard: None,
+            lacks_master: false,
+            is_down: false,
+        }
+    }
+
+    pub(super) fn is_master(&self, place: u64) -> bool {
+        self.masters.contains(&place)
+    }
+
+    /// Whether this member has the key's slot.
+    pub(super) fn is_at(&self, place: u64, key: &[u8]) -> bool {
+        self.masters[self.shard(slot_of(key))] == place
+    }
+
+    fn shard(&self, slot: u16) -> usize {
+        let at_first = usize::from(slot) * self.masters.len() / SLOTS;
+        self.moved.get(&slot).copied().unwrap_or(at_first)
+    }
+
+    /// The shard of a slot, as far as this member knows.
+    fn shard_for(&self, place: u64, slot: u16, now: Nanos) -> usize {
+        let shard = self.shard(slot);
+        match self.unheard {
+            Some((of, former, until)) if of == slot && now < until => {
+                let has_heard = [self.masters[shard], self.masters[former]].contains(&place);
+                if has_heard { shard } else { former }
+            }
+            _ => shard,
+        }
+    }
+
+    /// Why a member does not run a request about these keys, of which some may be names of channels; none if it does.
+    fn refusal(&self, place: u64, keys: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
+        let slot = slot_of(keys.first()?);
+        if keys.iter().any(|key| slot_of(key) != slot) {
+            return Some("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
+        }
+        if self.is_down {
+            return Some("CLUSTERDOWN The cluster is down".to_owned());
+        }
+        let to = |word: &str, shard: usize| format!("{word} {slot} 127.0.0.1:{}", port(self.masters[shard]));
+        let (shard, try_again) = (self.shard_for(place, slot, now), || TRY_AGAIN.to_owned());
+        let Some(moving) = self.moving.as_ref().filter(|moving| moving.slot == slot) else {
+            return (self.masters[shard] != place).then(|| to("MOVED", shard));
+        };
+        let is_there =
+            |key: &&Vec<u8>| data.has(key) && moving.arrived.contains(*key) == (place != self.masters[shard]);
+        let there = keys.iter().filter(is_there).count();
+        if place == self.masters[moving.from] {
+            return match there {
+                _ if there == keys.len() => None,
+                0 => Some(to("ASK", moving.to)),
+                _ => Some(try_again()),
+            };
+        }
+        if place == self.masters[moving.to] && is_asking {
+            return (keys.len() > 1 && there < keys.len()).then(try_again);
+        }
+        Some(to("MOVED", shard))
+    }
+
+    /// The reply to `CLUSTER SLOTS`.
+    fn slots(&self, place: u64, now: Nanos) -> Reply {
+        let number = |number: usize| Reply::Int(i64::try_from(number).unwrap_or(0));
+        let node = |place: u64| {
+            let port = usize::from(port(place));
+            Reply::List(vec![Reply::text("127.0.0.1"), number(port), Reply::text(id(place)), Reply::List(vec![])])
+        };
+        let shards: Vec<usize> =
+            (0..SLOTS).map(|slot| self.shard_for(place, u16::try_from(slot).unwrap_or(0), now)).collect();
+        let mut first = 0;
+        let ranges = shards.chunk_by(|one, other| one == other).map(|range| {
+            let last = first + range.len() - 1;
+            let replica = (range[0] == 0).then(|| node(self.replica));
+            let words = [number(first), number(last), node(self.masters[range[0]])].into_iter().chain(replica);
+            first = last + 1;
+            Reply::List(words.collect())
+        });
+        Reply::List(ranges.collect())
+    }
+}
+
+impl State {
+    /// Answers for a member that does not have the keys of a request.
+    pub(super) fn refuses(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Option<Reply> {
+        let (cluster, connection) = (self.cluster.as_ref()?, self.connections.get_mut(&number)?);
+        let is_asking = std::mem::take(&mut connection.is_asking);
+        let data = self.scripts.data().lock();
+        let refusal = cluster.refusal(place_of(number), routed(request), is_asking, world.now(), &data);
+        refusal.map(Reply::Error)
+    }
+
+    /// Notes which keys a request has made at the member that gets their slot.
+    pub(super) fn has_run(&mut self, number: u64, request: &[Vec<u8>]) {
+        let Some(Cluster { masters, moving: Some(moving), .. }) = &mut self.cluster else { return };
+        if masters[moving.to] == place_of(number) {
+            let data = self.scripts.data().lock();
+            let keys = routed(request).iter().filter(|key| slot_of(key) == moving.slot && data.has(key));
+            moving.arrived.extend(keys.cloned());
+        }
+    }
+
+    /// The reply to a word about the cluster.
+    pub(super) fn about_cluster(&self, world: &World, number: u64, word: &str) -> Reply {
+        let Some(cluster) = &self.cluster else {
+            return Reply::error("ERR This instance has cluster support disabled");
+        };
+        match word {
+            "MYID" => Reply::text(id(place_of(number))),
+            "INFO" => {
+                let state = if cluster.is_down { "fail" } else { "ok" };
+                Reply::text(format!("cluster_state:{state}\r\ncluster_current_epoch:{}\r\n", cluster.epoch))
+            }
+            "SLOTS" => cluster.slots(place_of(number), world.now()),
+            _ => Reply::error("ERR unknown subcommand"),
+        }
+    }
+
+    /// The slot of some key begins to move, or nothing does.
+    pub(super) fn move_slot(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        let names = self.scripts.data().lock().names();
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.moving.is_none() && !names.is_empty())
+        else {
+            return;
+        };
+        let slot = slot_of(names[world.below(names.len() as u64) as usize].as_bytes());
+        let from = cluster.shard(slot);
+        let to = (from + 1 + world.below(cluster.masters.len() as u64 - 1) as usize) % cluster.masters.len();
+        cluster.moving = Some(Moving { slot, from, to, arrived: BTreeSet::new() });
+        world.tell(format_args!("slot {slot} moves from shard {from} to shard {to}"));
+        // Most slots move fast; some stay half moved.
+        let most = if world.below(4) == 0 { 8_000 } else { 100 };
+        for is_over in [false, true] {
+            let server = Arc::clone(server);
+            let delay = Duration::from_millis(world.below(most) + if is_over { most } else { 0 });
+            world.at(delay, move |world| server.0.lock().move_keys(&server, world, is_over));
+        }
+    }
+
+    /// Some keys of the moving slot arrive, or all, with which the slot has moved.
+    fn move_keys(&mut self, server: &Arc<Server>, world: &Arc<World>, is_over: bool) {
+        let names = self.scripts.data().lock().names();
+        let Some(moving) = self.cluster.as_mut().and_then(|cluster| cluster.moving.as_mut()) else { return };
+        let slot = moving.slot;
+        let left = names.into_iter().map(String::into_bytes).filter(|name| slot_of(name) == slot);
+        let left = left.filter(|name| !moving.arrived.contains(name));
+        let gone: Vec<Vec<u8>> = left.filter(|_| is_over || world.below(2) == 0).collect();
+        moving.arrived.extend(gone.iter().cloned());
+        for key in gone {
+            self.tell_of_change(server, world, key, None);
+        }
+        if !is_over {
+            return;
+        }
+        let Some(cluster) = &mut self.cluster else { return };
+        if let Some(Moving { from, to, .. }) = cluster.moving.take() {
+            cluster.moved.insert(slot, to);
+            cluster.epoch += 1;
+            cluster.unheard = Some((slot, from, world.now() + world.below(2_000_000_000)));
+            world.tell(format_args!("slot {slot} has moved"));
+            let former = cluster.masters[from];
+            self.end_subscriptions(server, world, former, |channel| slot_of(channel) == slot);
+        }
+    }
+
+    /// A master ends, and its replica takes over a while later.
+    pub(super) fn replace(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| !cluster.lacks_master) else { return };
+        let shard = world.below(cluster.masters.len() as u64) as usize;
+        let place = cluster.masters[shard];
+        cluster.lacks_master = true;
+        cluster.is_down = world.below(3) == 0;
+        let delay = Duration::from_millis(100 + world.below(5_000));
+        world.tell(format_args!("the master of shard {shard} ends, and its replica takes over in {delay:?}"));
+        self.end(world, place, delay + Duration::from_millis(world.below(15_000)));
+        let server = Arc::clone(server);
+        world.at(delay, move |world| {
+            let mut state = server.0.lock();
+            let Some(cluster) = &mut state.cluster else { return };
+            cluster.masters[shard] = std::mem::replace(&mut cluster.replica, place);
+            cluster.epoch += 1;
+            (cluster.lacks_master, cluster.is_down) = (false, false);
+            world.tell(format_args!("the replica of shard {shard} has taken over"));
+        });
+    }
+}
+
+/// The keys and sharded channels of a request.
+fn routed(request: &[Vec<u8>]) -> &[Vec<u8>] {
+    let is_one_of = |words: &[&str]| words.iter().any(|word| request[0].eq_ignore_ascii_case(word.as_bytes()));
+    match request {
+        _ if is_one_of(WITHOUT_KEYS) => &[],
+        [_, keys @ ..] if is_one_of(&["DEL", "EXISTS", "SSUBSCRIBE", "SUNSUBSCRIBE"]) => keys,
+        _ => keys_of(request),
+    }
+}
+
+/// The slot of a key: CRC-16 of XMODEM, of what is between the first braces.
+fn slot_of(key: &[u8]) -> u16 {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|byte| *byte == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
+    });
+    let step = |crc: u16, byte: &u8| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+    };
+    tag.unwrap_or(key).iter().fold(0, step) % 16_384
+}
+
+/// The place of the server of a connection.
+pub(super) fn place_of(number: u64) -> u64 {
+    number % super::MOST_SERVERS
+}
+
+fn port(place: u64) -> u16 {
+    FIRST_PORT + u16::try_from(place).unwrap_or(0)
+}
+
+fn id(place: u64) -> String {
+    format!("{place:040x}")
+}
+
+/// The URL of the cluster.
+pub fn cluster_url() -> String {
+    let hosts: Vec<String> = MEMBERS.iter().map(|place| format!("127.0.0.1:{}", port(*place))).collect();
+    format!("redis+cluster://{}", hosts.join(","))
+}
+
+/// The places of the members: that of a server alone, and those behind the servers of red locks.
+pub(super) const MEMBERS: &[u64] = &[0, 8, 9, 10];
+const SLOTS: usize = 16_384;
+const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
+const WITHOUT_KEYS: &[&str] =
+    &["ASKING", "CLIENT", "CLUSTER", "HELLO", "INFO", "PING", "PUBLISH", "PUBSUB", "SUBSCRIBE", "TIME", "UNSUBSCRIBE"];
