@@ -81,6 +81,14 @@ impl Data {
         self.keys.iter().filter(|(_, entry)| entry.expires.is_none()).map(|(key, _)| key.as_slice())
     }
 
+    /// Takes these keys from other data.
+    pub fn restore(&mut self, from: &Self, goes: impl Fn(&[u8]) -> bool) {
+        self.version += 1;
+        self.keys.retain(|key, _| !goes(key));
+        let there = from.keys.iter().filter(|(key, _)| goes(key));
+        self.keys.extend(there.map(|(key, entry)| (key.clone(), entry.clone())));
+    }
+
     /// Removes these keys. Returns the owners in them.
     pub fn clear(&mut self, goes: impl Fn(&[u8]) -> bool) -> Vec<String> {
         self.version += 1;

@@ -43,8 +43,10 @@ pub const KINDS: &[(&str, Kind)] = &[
 /// others 2012), else all. Leaves out those of these names.
 pub fn draw(world: &World, faults: Faults, has_red: bool, without: &[String]) -> Vec<Vec<Kind>> {
     let is_possible = |kind: Kind| match kind {
-        // Without its counter there is no semaphore.
-        Kind::Permits | Kind::Expiring => !faults.lose_everything(),
+        // Without its counter there is no semaphore. Neither it nor a latch waits for replicas.
+        Kind::Permits => !faults.lose_everything() && faults.lags == 0,
+        Kind::Expiring => !faults.lose_everything(),
+        Kind::Latch => faults.lags == 0,
         Kind::Red => has_red,
         _ => true,
     };

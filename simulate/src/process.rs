@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockson::{Client, RedLock};
+use lockson::{Client, Durability, RedLock};
 
 use crate::callbacks::Eyes;
 use crate::server::FIRST_PORT;
@@ -19,9 +19,9 @@ pub struct Process {
 
 impl Process {
     /// Opens the clients.
-    pub fn open(eyes: Option<&Arc<Eyes>>, url: &str, reds: usize) -> Self {
-        let red = |place| connect(eyes, &url_of(1 + u16::try_from(place).unwrap_or(0)));
-        Self { client: connect(eyes, url), reds: (0..reds).map(red).collect(), is_closed: Arc::default() }
+    pub fn open(eyes: Option<&Arc<Eyes>>, url: &str, durability: Option<Durability>, reds: usize) -> Self {
+        let red = |place| connect(eyes, &url_of(1 + u16::try_from(place).unwrap_or(0)), None);
+        Self { client: connect(eyes, url, durability), reds: (0..reds).map(red).collect(), is_closed: Arc::default() }
     }
 
     /// The red lock on all of its servers.
@@ -46,8 +46,9 @@ pub fn url_of(place: u16) -> String {
 }
 
 /// Opens a client.
-pub fn connect(eyes: Option<&Arc<Eyes>>, url: &str) -> Client {
+pub fn connect(eyes: Option<&Arc<Eyes>>, url: &str, durability: Option<Durability>) -> Client {
     let builder = Client::builder(url);
+    let builder = durability.map_or(builder.clone(), |durability| builder.durability(durability));
     let builder = eyes.map_or(builder.clone(), |eyes| builder.observer(Arc::clone(eyes)));
     builder.connect().expect("no faults so far")
 }

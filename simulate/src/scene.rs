@@ -257,7 +257,8 @@ impl Scene {
 
     pub fn ended_in_time(&self, what: &str, began: u64, wait: Duration) {
         let took = Duration::from_nanos(self.world.now() - began);
-        let most = wait + COMMAND_TIMEOUT + SLACK + called_back_since(began);
+        let replicas = if self.faults.lags > 0 { FOR_REPLICAS } else { Duration::ZERO };
+        let most = wait + COMMAND_TIMEOUT + replicas + SLACK + called_back_since(began);
         if took > most && !self.world.was_stopped_since(began) {
             self.world.fail(format_args!("{what} of {wait:?} took {took:?}"));
         }
@@ -270,6 +271,7 @@ impl Scene {
             ErrorKind::Connection | ErrorKind::Unknown => !self.is_quiet,
             // Some messages take longer than a server of a red lock is given.
             ErrorKind::Quorum => !self.reds.is_empty(),
+            ErrorKind::NotDurable => self.faults.lags > 0,
             ErrorKind::Closed => self.habits.close > 0,
             ErrorKind::Refused => match error.redis_word() {
                 Some("OOM") => self.faults.full > 0,
@@ -289,6 +291,8 @@ pub const PERMITS: u32 = 2;
 /// Longer than the leases of stories, and shorter than the time to live that the watchdog renews.
 const LONGEST_LEASE: Duration = Duration::from_secs(25);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
+/// The limit of a wait for replicas, and more where the server falls silent.
+const FOR_REPLICAS: Duration = Duration::from_millis(1_500);
 /// A message arrives within some milliseconds, and a name that was asked about rests for a moment.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Without the right to watch keys the next renewal tells.

@@ -18,8 +18,8 @@ use lockson_world::system::BEGAN;
 use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
-pub use self::cluster::cluster_url;
-use self::cluster::{Cluster, MEMBERS, place_of};
+pub use self::cluster::{Cluster, cluster_url, slot_of};
+use self::cluster::{MEMBERS, place_of, wait_for_replicas};
 use self::queue::Queue;
 use crate::data::Data;
 use crate::reply::{Reply, take_request};
@@ -232,6 +232,9 @@ impl Server {
             if happens(faults.moves) {
                 state.move_slot(self, world);
             }
+            if happens(faults.lags) {
+                state.lag(self, world);
+            }
             if happens(faults.replaces) {
                 state.replace(self, world);
                 // The connection may have ended with its member.
@@ -278,6 +281,10 @@ impl Server {
                 let delay = 50_000_000 + world.below(4_000_000_000);
                 connection.last = connection.last.max(world.now() + delay);
                 world.tell(format_args!("{}: the answer over connection {number} is slow", state.name));
+            }
+            if let Some(connection) = state.connections.get_mut(&number) {
+                let answered = world.now() + wait_for_replicas(&request, &reply);
+                connection.last = connection.last.max(answered);
             }
             for reply in reply {
                 state.send_to(self, world, number, &reply);

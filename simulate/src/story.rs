@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use lockson::Client;
+use lockson::{Client, Durability};
 use lockson_world::system::{plant, thread};
 use lockson_world::{Report, World};
 use parking_lot::Mutex;
@@ -38,6 +38,7 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let faults = if javas > 0 { faults.beside_java() } else { faults };
         let is_cluster = javas == 0 && world.below(3) == 0 && !is_left_out("cluster");
         let (faults, url) = if is_cluster { (faults, cluster_url()) } else { (faults.of_one_server(), url_of(0)) };
+        let durability = (faults.lags > 0).then(|| Durability::replicas(1));
         if is_cluster {
             server.become_cluster(world.below(2) == 0);
         }
@@ -74,8 +75,9 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         }
         // Each caller of a red lock asks all servers, again and again.
         let most = if reds.is_empty() { 3 } else { 2 };
-        let processes: Vec<Process> =
-            (0..1 + world.below(most)).map(|_| Process::open(scene.eyes.as_ref(), &url, reds.len())).collect();
+        let processes: Vec<Process> = (0..1 + world.below(most))
+            .map(|_| Process::open(scene.eyes.as_ref(), &url, durability, reds.len()))
+            .collect();
         let first = &processes[0].client;
         first.get_semaphore("permits").set_permits_once(PERMITS).unwrap_or_else(|error| world.fail(error));
         let expiring = |client: &Client| client.get_permit_expirable_semaphore("expiring");
@@ -137,7 +139,7 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         if counted < effective || counted > most {
             world.fail(format_args!("of {begun} count-downs {effective} had an effect, and {counted} were seen"));
         }
-        let last = connect(None, &url);
+        let last = connect(None, &url, durability);
         match expiring(&last).try_acquire(PERMITS) {
             Ok(None) if scene.faults.lose_everything() => {}
             Ok(Some(permits)) => permits.release().unwrap_or_else(|error| world.fail(error)),

@@ -33,8 +33,10 @@ pub struct Faults {
     pub full: u64,
     /// A slot of a cluster moves.
     pub moves: u64,
-    /// A master of a cluster is replaced by its replica.
+    /// A master of a cluster is replaced by its replica, which has all writes.
     pub replaces: u64,
+    /// A replica lags, and may take over without the last writes: clients wait for replicas.
+    pub lags: u64,
     /// The clock of the server runs faster by so many millionths.
     pub drift: i64,
 }
@@ -42,8 +44,8 @@ pub struct Faults {
 impl Faults {
     /// Whether each request is answered at once, and each message arrives.
     pub fn leave_the_network_alone(&self) -> bool {
-        let Self { cut_before, cut_after, late, slow, restarts, stops, moves, replaces, .. } = *self;
-        [cut_before, cut_after, late, slow, restarts, stops, moves, replaces] == [0; 8]
+        let Self { cut_before, cut_after, late, slow, restarts, stops, moves, replaces, lags, .. } = *self;
+        [cut_before, cut_after, late, slow, restarts, stops, moves, replaces, lags] == [0; 9]
     }
 
     /// Whether all data may go at once.
@@ -53,7 +55,7 @@ impl Faults {
 
     /// Whether a slot may be at no server for a while.
     pub fn moves_slots(&self) -> bool {
-        self.moves > 0 || self.replaces > 0
+        [self.moves, self.replaces, self.lags] != [0; 3]
     }
 
     /// Draws the faults of a story.
@@ -85,12 +87,13 @@ impl Faults {
             slow: each(true),
             moves: each(true) * 2,
             replaces: each(true) * 5,
+            lags: each(true) * 2,
         }
     }
 
     /// The faults of a server that is no cluster.
     pub fn of_one_server(self) -> Self {
-        Self { moves: 0, replaces: 0, ..self }
+        Self { moves: 0, replaces: 0, lags: 0, ..self }
     }
 
     /// The faults of a server that nobody else writes to: it loses its data by a restart only.
@@ -122,6 +125,7 @@ impl Faults {
                 "full" => self.full = 0,
                 "moves" => self.moves = 0,
                 "replaces" => self.replaces = 0,
+                "lags" => self.lags = 0,
                 "drift" => self.drift = 0,
                 _ => {}
             }
@@ -147,6 +151,7 @@ pub const TROUBLES: &[&str] = &[
     "full",
     "moves",
     "replaces",
+    "lags",
     "cluster",
     "drift",
     "force",

@@ -1,6 +1,6 @@
 //! The members of a cluster: which one has a slot, slots that move, members that are replaced.
 //!
-//! All members share the data, as if each were told of every write at once: a replica that takes over lacks none.
+//! All members share the data, as if each were told of every write at once. A replica that lags keeps those of before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use std::time::Duration;
 use lockson_world::{Nanos, World};
 
 use super::commands::keys_of;
+use super::queue::Queue;
 use super::{FIRST_PORT, Server, State};
 use crate::data::Data;
 use crate::reply::Reply;
 
 /// The shards of a cluster, each with the same number of slots at first.
-pub(super) struct Cluster {
+pub struct Cluster {
     /// The place of each shard's master.
     masters: Vec<u64>,
     /// The member that takes over from the next master that ends.
@@ -25,6 +26,8 @@ pub(super) struct Cluster {
     moving: Option<Moving>,
     /// The slot that has moved last, its former shard, and until when the other members do not know.
     unheard: Option<(u16, usize, Nanos)>,
+    /// The shard whose replica lags, and the data that it has.
+    lagging: Option<(usize, Data)>,
     /// Whether a master is gone, and its replica has not taken over.
     lacks_master: bool,
     /// Whether members refuse all requests meanwhile.
@@ -41,7 +44,7 @@ struct Moving {
 }
 
 impl Cluster {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         let (replica, masters) = MEMBERS.split_last().expect("members");
         Self {
             masters: masters.to_vec(),
@@ -50,6 +53,7 @@ impl Cluster {
             moved: BTreeMap::new(),
             moving: None,
             unheard: None,
+            lagging: None,
             lacks_master: false,
             is_down: false,
         }
@@ -81,8 +85,35 @@ impl Cluster {
         }
     }
 
-    /// Why a member does not run a request about these keys, of which some may be names of channels; none if it does.
-    fn refusal(&self, place: u64, keys: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
+    /// Whether no slot moves, no replica lags, and no master is gone.
+    fn is_calm(&self) -> bool {
+        self.moving.is_none() && self.lagging.is_none() && !self.lacks_master
+    }
+
+    /// How many replicas have all writes of a member.
+    pub(super) fn copies(&self, place: u64) -> i64 {
+        let lags = self.lagging.as_ref().is_some_and(|(shard, _)| self.masters[*shard] == place);
+        i64::from(!lags)
+    }
+
+    /// A slot begins to move. Returns the places of the members that lose it and get it.
+    pub fn begin_to_move(&mut self, slot: u16, by: usize) -> [u64; 2] {
+        let from = self.shard(slot);
+        let to = (from + by) % self.masters.len();
+        self.moving = Some(Moving { slot, from, to, arrived: BTreeSet::new() });
+        [from, to].map(|shard| self.masters[shard])
+    }
+
+    /// These keys of the moving slot have moved.
+    pub fn arrive(&mut self, keys: impl IntoIterator<Item = Vec<u8>>) {
+        if let Some(moving) = &mut self.moving {
+            moving.arrived.extend(keys);
+        }
+    }
+
+    /// Why a member does not run a request; none if it does.
+    pub fn refusal(&self, place: u64, request: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
+        let keys = routed(request);
         let slot = slot_of(keys.first()?);
         if keys.iter().any(|key| slot_of(key) != slot) {
             return Some("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
@@ -97,7 +128,8 @@ impl Cluster {
         };
         let is_there =
             |key: &&Vec<u8>| data.has(key) && moving.arrived.contains(*key) == (place != self.masters[shard]);
-        let there = keys.iter().filter(is_there).count();
+        // Channels are where the slot is.
+        let there = if is_sharded(request) { keys.len() } else { keys.iter().filter(is_there).count() };
         if place == self.masters[moving.from] {
             return match there {
                 _ if there == keys.len() => None,
@@ -138,7 +170,7 @@ impl State {
         let (cluster, connection) = (self.cluster.as_ref()?, self.connections.get_mut(&number)?);
         let is_asking = std::mem::take(&mut connection.is_asking);
         let data = self.scripts.data().lock();
-        let refusal = cluster.refusal(place_of(number), routed(request), is_asking, world.now(), &data);
+        let refusal = cluster.refusal(place_of(number), request, is_asking, world.now(), &data);
         refusal.map(Reply::Error)
     }
 
@@ -171,15 +203,13 @@ impl State {
     /// The slot of some key begins to move, or nothing does.
     pub(super) fn move_slot(&mut self, server: &Arc<Server>, world: &Arc<World>) {
         let names = self.scripts.data().lock().names();
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.moving.is_none() && !names.is_empty())
-        else {
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.is_calm() && !names.is_empty()) else {
             return;
         };
         let slot = slot_of(names[world.below(names.len() as u64) as usize].as_bytes());
-        let from = cluster.shard(slot);
-        let to = (from + 1 + world.below(cluster.masters.len() as u64 - 1) as usize) % cluster.masters.len();
-        cluster.moving = Some(Moving { slot, from, to, arrived: BTreeSet::new() });
-        world.tell(format_args!("slot {slot} moves from shard {from} to shard {to}"));
+        let by = 1 + world.below(cluster.masters.len() as u64 - 1) as usize;
+        let [from, to] = cluster.begin_to_move(slot, by);
+        world.tell(format_args!("slot {slot} moves from {from} to {to}"));
         // Most slots move fast; some stay half moved.
         let most = if world.below(4) == 0 { 8_000 } else { 100 };
         for is_over in [false, true] {
@@ -215,14 +245,42 @@ impl State {
         }
     }
 
+    /// A replica gets no writes for a while, at whose end its master may be gone.
+    pub(super) fn lag(&mut self, server: &Arc<Server>, world: &Arc<World>) {
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.is_calm()) else {
+            return;
+        };
+        let shard = world.below(cluster.masters.len() as u64) as usize;
+        cluster.lagging = Some((shard, self.scripts.data().lock().clone()));
+        world.tell(format_args!("the replica of shard {shard} lags"));
+        let server = Arc::clone(server);
+        world.at(Duration::from_millis(world.below(8_000)), move |world| {
+            let mut state = server.0.lock();
+            let Some(cluster) = &mut state.cluster else { return };
+            if cluster.lacks_master || world.below(2) == 0 {
+                cluster.lagging = None;
+                world.tell(format_args!("the replica of shard {shard} has all writes"));
+            } else {
+                let soon = Duration::from_millis(100 + world.below(500));
+                state.end_master(&server, world, shard, soon);
+            }
+        });
+    }
+
     /// A master ends, and its replica takes over a while later.
     pub(super) fn replace(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| !cluster.lacks_master) else { return };
-        let shard = world.below(cluster.masters.len() as u64) as usize;
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.is_calm()) {
+            let shard = world.below(cluster.masters.len() as u64) as usize;
+            let delay = Duration::from_millis(100 + world.below(5_000));
+            self.end_master(server, world, shard, delay);
+        }
+    }
+
+    fn end_master(&mut self, server: &Arc<Server>, world: &Arc<World>, shard: usize, delay: Duration) {
+        let Some(cluster) = &mut self.cluster else { return };
         let place = cluster.masters[shard];
         cluster.lacks_master = true;
         cluster.is_down = world.below(3) == 0;
-        let delay = Duration::from_millis(100 + world.below(5_000));
         world.tell(format_args!("the master of shard {shard} ends, and its replica takes over in {delay:?}"));
         self.end(world, place, delay + Duration::from_millis(world.below(15_000)));
         let server = Arc::clone(server);
@@ -233,22 +291,49 @@ impl State {
             cluster.epoch += 1;
             (cluster.lacks_master, cluster.is_down) = (false, false);
             world.tell(format_args!("the replica of shard {shard} has taken over"));
+            state.lose_writes(shard, world.now());
         });
     }
 }
 
+impl State {
+    /// What the replica of a shard lacked is lost, if it lagged.
+    fn lose_writes(&mut self, shard: usize, now: Nanos) {
+        let Some(cluster) = self.cluster.as_mut() else { return };
+        let Some((_, lacking)) = cluster.lagging.take_if(|(lagging, _)| *lagging == shard) else { return };
+        let mut data = self.scripts.data().lock();
+        data.restore(&lacking, |key| cluster.shard(slot_of(key)) == shard);
+        self.queue = Queue::of(&data, now);
+    }
+}
+
+/// For how many nanoseconds a request waits for replicas in vain.
+pub(super) fn wait_for_replicas(request: &[Vec<u8>], reply: &[Reply]) -> Nanos {
+    let [word, _, millis] = request else { return 0 };
+    let is_vain = word.eq_ignore_ascii_case(b"WAIT") && reply == [Reply::Int(0)];
+    let millis = std::str::from_utf8(millis).ok().filter(|_| is_vain).and_then(|millis| millis.parse::<u64>().ok());
+    millis.unwrap_or(0) * 1_000_000
+}
+
 /// The keys and sharded channels of a request.
 fn routed(request: &[Vec<u8>]) -> &[Vec<u8>] {
-    let is_one_of = |words: &[&str]| words.iter().any(|word| request[0].eq_ignore_ascii_case(word.as_bytes()));
     match request {
-        _ if is_one_of(WITHOUT_KEYS) => &[],
-        [_, keys @ ..] if is_one_of(&["DEL", "EXISTS", "SSUBSCRIBE", "SUNSUBSCRIBE"]) => keys,
+        _ if is_one_of(request, WITHOUT_KEYS) => &[],
+        [_, keys @ ..] if is_one_of(request, &["DEL", "EXISTS", "SSUBSCRIBE", "SUNSUBSCRIBE"]) => keys,
         _ => keys_of(request),
     }
 }
 
+fn is_sharded(request: &[Vec<u8>]) -> bool {
+    is_one_of(request, &["SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"])
+}
+
+fn is_one_of(request: &[Vec<u8>], words: &[&str]) -> bool {
+    words.iter().any(|word| request[0].eq_ignore_ascii_case(word.as_bytes()))
+}
+
 /// The slot of a key: CRC-16 of XMODEM, of what is between the first braces.
-fn slot_of(key: &[u8]) -> u16 {
+pub fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
         rest.iter().position(|byte| *byte == b'}').filter(|length| *length > 0).map(|length| &rest[..length])
@@ -282,5 +367,17 @@ pub fn cluster_url() -> String {
 pub(super) const MEMBERS: &[u64] = &[0, 8, 9, 10];
 const SLOTS: usize = 16_384;
 const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
-const WITHOUT_KEYS: &[&str] =
-    &["ASKING", "CLIENT", "CLUSTER", "HELLO", "INFO", "PING", "PUBLISH", "PUBSUB", "SUBSCRIBE", "TIME", "UNSUBSCRIBE"];
+const WITHOUT_KEYS: &[&str] = &[
+    "WAIT",
+    "ASKING",
+    "CLIENT",
+    "CLUSTER",
+    "HELLO",
+    "INFO",
+    "PING",
+    "PUBLISH",
+    "PUBSUB",
+    "SUBSCRIBE",
+    "TIME",
+    "UNSUBSCRIBE",
+];

@@ -33,6 +33,7 @@ impl State {
                 }
                 Reply::Status("OK")
             }
+            ["WAIT", ..] => Reply::Int(self.cluster.as_ref().map_or(0, |cluster| cluster.copies(place_of(number)))),
             ["CLUSTER", word] => self.about_cluster(world, number, word),
             ["CLIENT", "SETNAME"] => Reply::Status("OK"),
             ["CLIENT", "ID"] => Reply::Int(i64::try_from(number).unwrap_or(0)),
