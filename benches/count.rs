@@ -23,13 +23,13 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 }
 
 const BUDGETS: &[Budget] = &[
-    budget("pair", 10_300, 1, 8),
-    budget("re-entry", 9_200, 0, 8),
-    budget("fair-pair", 12_950, 1, 8),
-    budget("read-pair", 12_150, 3, 8),
-    budget("semaphore-pair", 12_150, 4, 8),
-    budget("permits-pair", 15_850, 8, 8),
-    budget("multi-lock-of-10", 137_500, 111, 17),
+    budget("pair", 10_550, 1, 8),
+    budget("re-entry", 9_600, 0, 8),
+    budget("fair-pair", 13_150, 1, 8),
+    budget("read-pair", 12_300, 3, 8),
+    budget("semaphore-pair", 12_350, 4, 8),
+    budget("permits-pair", 16_000, 8, 8),
+    budget("multi-lock-of-10", 141_500, 111, 17),
 ];
 
 fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()>>> {
