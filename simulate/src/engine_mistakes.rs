@@ -122,6 +122,17 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
         "count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP)",
         "count.is_ok_and(|count| count > i64::from(MISTAKE)).then_some(LONGEST_SLEEP)",
     ),
+    // A renewal counts that no replica has, or a grant.
+    (
+        "engine/keeper/watchdog/server_round.rs",
+        "Err(_) => {\n                    is_late = true;",
+        "Err(_) if MISTAKE => {}\n                Err(_) => {\n                    is_late = true;",
+    ),
+    (
+        "engine/sender.rs",
+        "needs.map_or(Ok(None), |needs| needs.judge(",
+        "needs.filter(|_| !MISTAKE).map_or(Ok(None), |needs| needs.judge(",
+    ),
 ];
 
 /// The kind of lock that a mistake of this place concerns, where it is one.

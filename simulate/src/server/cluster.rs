@@ -26,8 +26,8 @@ pub struct Cluster {
     moving: Option<Moving>,
     /// The slot that has moved last, its former shard, and until when the other members do not know.
     unheard: Option<(u16, usize, Nanos)>,
-    /// The shard whose replica lags, and the data that it has.
-    lagging: Option<(usize, Data)>,
+    /// The shard whose replica lags, and what it knows.
+    lagging: Option<(usize, Data, Queue)>,
     /// Whether a master is gone, and its replica has not taken over.
     lacks_master: bool,
     /// Whether members refuse all requests meanwhile.
@@ -92,7 +92,7 @@ impl Cluster {
 
     /// How many replicas have all writes of a member.
     pub(super) fn copies(&self, place: u64) -> i64 {
-        let lags = self.lagging.as_ref().is_some_and(|(shard, _)| self.masters[*shard] == place);
+        let lags = self.lagging.as_ref().is_some_and(|(shard, ..)| self.masters[*shard] == place);
         i64::from(!lags)
     }
 
@@ -251,7 +251,7 @@ impl State {
             return;
         };
         let shard = world.below(cluster.masters.len() as u64) as usize;
-        cluster.lagging = Some((shard, self.scripts.data().lock().clone()));
+        cluster.lagging = Some((shard, self.scripts.data().lock().clone(), self.queue.clone()));
         world.tell(format_args!("the replica of shard {shard} lags"));
         let server = Arc::clone(server);
         world.at(Duration::from_millis(world.below(8_000)), move |world| {
@@ -291,19 +291,21 @@ impl State {
             cluster.epoch += 1;
             (cluster.lacks_master, cluster.is_down) = (false, false);
             world.tell(format_args!("the replica of shard {shard} has taken over"));
-            state.lose_writes(shard, world.now());
+            state.lose_writes(shard);
         });
     }
 }
 
 impl State {
     /// What the replica of a shard lacked is lost, if it lagged.
-    fn lose_writes(&mut self, shard: usize, now: Nanos) {
+    fn lose_writes(&mut self, shard: usize) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some((_, lacking)) = cluster.lagging.take_if(|(lagging, _)| *lagging == shard) else { return };
-        let mut data = self.scripts.data().lock();
-        data.restore(&lacking, |key| cluster.shard(slot_of(key)) == shard);
-        self.queue = Queue::of(&data, now);
+        let Some((_, lacking, queue)) = cluster.lagging.take_if(|(lagging, ..)| *lagging == shard) else { return };
+        let is_here = |key: &[u8]| cluster.shard(slot_of(key)) == shard;
+        self.scripts.data().lock().restore(&lacking, is_here);
+        if is_here(b"fair") {
+            self.queue = queue;
+        }
     }
 }
 

@@ -6,24 +6,15 @@ use lockson_world::{Nanos, World};
 
 use super::commands::keys_of;
 use super::{State, clock};
-use crate::data::Data;
 
 /// The waiters of the fair lock.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Queue(BTreeMap<String, Waiter>);
 
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     first: Nanos,
     last: Nanos,
-}
-
-impl Queue {
-    /// The queue that a replica knows.
-    pub(super) fn of(data: &Data, now: Nanos) -> Self {
-        let waiter = |(place, owner)| (owner, Waiter { first: now + place as u64, last: now });
-        Self(data.listed(QUEUE).into_iter().enumerate().map(waiter).collect())
-    }
 }
 
 /// What Redis knows of the fair lock: its owners, its waiters in their order, their deadlines.
