@@ -163,7 +163,7 @@ impl Server {
         let mut state = self.0.lock();
         state.has_sharded = has_sharded;
         state.members = MEMBERS.iter().map(|place| (*place, Member::new(*place))).collect();
-        state.cluster = Some(Cluster::new());
+        state.cluster = Some(Cluster::default());
     }
 
     /// From now on Redisson queues, too.

@@ -40,7 +40,7 @@ fn connect(server: &RedisServer) -> Connection {
 #[test]
 fn a_half_moved_slot_is_refused_where_a_real_one_is() {
     let real = RedisCluster::start(3, 0);
-    let (slot, mut model, mut data) = (slot_of(b"{t}"), Cluster::new(), Data::default());
+    let (slot, mut model, mut data) = (slot_of(b"{t}"), Cluster::default(), Data::default());
     let from = real.owner_of(slot);
     let (to, other) = ((from + 1) % 3, (from + 2) % 3);
     let places = model.begin_to_move(slot, 1);

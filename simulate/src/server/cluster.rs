@@ -43,8 +43,8 @@ struct Moving {
     arrived: BTreeSet<Vec<u8>>,
 }
 
-impl Cluster {
-    pub fn new() -> Self {
+impl Default for Cluster {
+    fn default() -> Self {
         let (replica, masters) = MEMBERS.split_last().expect("members");
         Self {
             masters: masters.to_vec(),
@@ -58,7 +58,9 @@ impl Cluster {
             is_down: false,
         }
     }
+}
 
+impl Cluster {
     pub(super) fn is_master(&self, place: u64) -> bool {
         self.masters.contains(&place)
     }

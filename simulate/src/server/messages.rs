@@ -74,9 +74,13 @@ impl State {
     ) {
         let mut ended = vec![];
         for (number, connection) in self.connections.iter_mut().filter(|(number, _)| place_of(**number) == place) {
-            for channel in connection.sharded.extract_if(.., |channel| has_left(channel)) {
-                ended.push((*number, channel));
-            }
+            connection.sharded.retain(|channel| {
+                let stays = !has_left(channel);
+                if !stays {
+                    ended.push((*number, channel.clone()));
+                }
+                stays
+            });
         }
         for (number, channel) in ended {
             let left = self.connections.get(&number).map_or(0, |connection| connection.sharded.len());
