@@ -113,6 +113,7 @@ fn an_abandoned_hold_is_told_of_its_loss() {
         lose();
         assert_eq!(hold.wait_lost(ms(2_000)), Some(Loss::Gone), "{name}");
         let _next = client.get_lock(name).try_lock().unwrap().expect("it is free");
+        eventually(SOON, "the observer is told", || told.losses_of(name) > 0);
         assert_eq!(told.losses_of(name), 1, "{name}");
     }
     let renewals = rig.script("renew");
