@@ -214,9 +214,9 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         renew_by(&RENEW, locks)
     }
 
-    /// Checks whether these holds still exist, without changing them. `claims` must not be empty.
+    /// Checks whether these holds still exist. `claims` must not be empty.
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        look::fields(claims, |owner| vec![owner.to_string()])
+        look::fields(claims)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {

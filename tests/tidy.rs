@@ -65,6 +65,7 @@ const BUILT_IN_LUA: &[(&str, &str)] = &[
     ("group/release.lua", "field .. ':' .. owner"),
     ("group/release.lua", "hold .. ':expire_time'"),
     ("group/renew.lua", "field .. ':' .. owner .. ':expire_time'"),
+    ("read_write/look.lua", "ARGV[1] .. ':write'"),
     ("read_write/reenter.lua", "ARGV[2] .. ':write'"),
     ("read_write/release.lua", "ARGV[1] .. ':write'"),
     ("read_write/release.lua", "ARGV[5] .. of_owner .. ':rwlock_timeout:' .. number"),

@@ -2,13 +2,14 @@
 
 use super::{AcquireArgs, Kind, Queueing, prelude::*};
 use crate::error::{Refusal, Stop};
-use crate::script::query;
+use crate::script::{pipelined, query};
 
 static ACQUIRE_READ: Script = lua!("read_write/acquire_read.lua");
 static ACQUIRE_WRITE: Script = lua!("read_write/acquire_write.lua");
 static REENTER: Script = lua!("read_write/reenter.lua");
 static RELEASE: Script = lua!("read_write/release.lua");
 static RENEW: Script = lua!("read_write/renew.lua");
+static LOOK: Script = lua!("read_write/look.lua");
 static FORCE_RELEASE: Script = lua!("read_write/force_release.lua");
 
 /// One side of Redisson's read-write lock.
@@ -98,9 +99,16 @@ impl Kind for ReadWrite {
     }
 
     fn look(&self, claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
-        // The write side first: a hold may go on as a reader between the two commands, and never becomes a writer
-        // again.
-        look::fields(claims, |owner| vec![format!("{owner}:write"), owner.to_string()])
+        // One script for each hold: their locks may be in any slots.
+        let look = |Claim { name, owner, left }: &Claim| {
+            let call = LOOK.call(name, &[name.key()], RenewalAnswer::read).arg(owner).arg(left.millis());
+            owner.with_text(|owner| call.arg(name.read_hold(owner, "1")))
+        };
+        let calls: Vec<_> = claims.iter().map(look).collect();
+        Call::with_round_trips(&claims[0].name, false, move |send, pub_sub| {
+            let answers = pipelined(&calls, pub_sub, send)?;
+            Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(RenewalAnswer::of_refusal)).collect())
+        })
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {

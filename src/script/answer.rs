@@ -160,7 +160,7 @@ impl RenewalAnswer {
     }
 
     /// Reads an error about one key: a key of another type means that the lock was overwritten.
-    fn of_refusal(refusal: Refusal) -> Self {
+    pub(crate) fn of_refusal(refusal: Refusal) -> Self {
         if refusal.word() == "WRONGTYPE" { Self::Lost(Loss::Taken) } else { Self::Refused(refusal) }
     }
 }

@@ -8,39 +8,44 @@ use super::{Call, command};
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::time::Lease;
 
 /// A hold to check.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) name: LockName,
     pub(crate) owner: OwnerId,
+    /// The time to live that the holder counts on.
+    pub(crate) left: Lease,
 }
 
-/// Checks hashes: a hold exists if one of the fields of its owner exists.
-pub(crate) fn fields(claims: &[Claim], of_owner: fn(&OwnerId) -> Vec<String>) -> Call<Vec<RenewalAnswer>> {
-    let claims: Vec<_> = claims.iter().map(|claim| (claim.name.clone(), of_owner(&claim.owner))).collect();
-    Call::with_round_trips(&claims[0].0.clone(), false, move |send, _| {
+/// Checks hashes: a hold exists if the field of its owner exists.
+pub(crate) fn fields(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
+    let claims = claims.to_vec();
+    Call::with_round_trips(&claims[0].name.clone(), false, move |send, _| {
         // Many locks that come into question together are often gone together: then one request tells all.
-        let all = || exist(claims.iter().map(|(name, _)| name));
+        let all = || exist(claims.iter().map(|claim| &claim.name));
         if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
             return Ok(vec![RenewalAnswer::Lost(Loss::Gone); claims.len()]);
         }
         // The key comes last: whether it is there tells a hold that is gone from one whose lock another owner has.
-        let questions = claims.iter().flat_map(|(name, fields)| {
-            fields.iter().map(|field| command("HEXISTS", (name.key(), field))).chain([exist([name])])
-        });
+        let questions = claims
+            .iter()
+            .flat_map(|Claim { name, owner, .. }| [command("HEXISTS", (name.key(), owner.to_string())), exist([name])]);
         let replies = send(&questions.collect::<Vec<_>>())?;
-        known(replies.chunks(claims[0].1.len() + 1).map(by_fields).collect())
+        known(replies.chunks(2).map(by_field).collect())
     })
 }
 
-/// The answer to the questions for the fields of a hold and for the key.
-fn by_fields(replies: &[Value]) -> Option<RenewalAnswer> {
-    let (key, fields) = replies.split_last()?;
-    match (fields.iter().find(|reply| **reply != Value::Int(0)), key) {
-        (Some(found), _) => RenewalAnswer::read(found),
-        (None, Value::Int(there)) => Some(RenewalAnswer::Lost(if *there == 0 { Loss::Gone } else { Loss::Taken })),
-        (None, refusal @ Value::ServerError(_)) => RenewalAnswer::read(refusal),
+/// The answer to the questions for the field of a hold and for the key.
+fn by_field(replies: &[Value]) -> Option<RenewalAnswer> {
+    match replies {
+        [Value::Int(0), Value::Int(there)] => {
+            Some(RenewalAnswer::Lost(if *there == 0 { Loss::Gone } else { Loss::Taken }))
+        }
+        [Value::Int(0), refusal @ Value::ServerError(_)] => RenewalAnswer::read(refusal),
+        [Value::Int(0), _] => None,
+        [found, _] => RenewalAnswer::read(found),
         _ => None,
     }
 }
@@ -80,8 +85,6 @@ const MANY: usize = 32;
 mod tests {
     use super::*;
     use crate::error::Stop;
-    use crate::kinds::{Kind, ReadWrite};
-    use crate::script::Side;
     use crate::transport::PubSub;
 
     const LOST: fn(Loss) -> RenewalAnswer = RenewalAnswer::Lost;
@@ -110,13 +113,14 @@ mod tests {
     }
 
     fn claims(names: &[&str]) -> Vec<Claim> {
-        let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: OwnerId::encoded("me") };
+        let (owner, left) = (OwnerId::encoded("me"), Lease::new(std::time::Duration::from_secs(1)).unwrap());
+        let claim = |name: &&str| Claim { name: LockName::new(name).unwrap(), owner: owner.clone(), left };
         names.iter().map(claim).collect()
     }
 
     /// Asks for one field of each name.
     fn one_field(names: &[&str]) -> Call<Vec<RenewalAnswer>> {
-        fields(&claims(names), |owner| vec![owner.to_string()])
+        fields(&claims(names))
     }
 
     /// Asks for values, one for each name.
@@ -135,28 +139,6 @@ mod tests {
         let answers = answers.unwrap();
         assert_eq!(answers[..4], [RenewalAnswer::Renewed, LOST(Loss::Gone), LOST(Loss::Taken), LOST(Loss::Taken)]);
         assert!(matches!(&answers[4], RenewalAnswer::Refused(refusal) if refusal.word() == "NOPERM"));
-    }
-
-    #[test]
-    fn one_field_of_two_is_a_hold() {
-        let call = fields(&claims(&["a", "b"]), |owner| vec![owner.to_string(), format!("{owner}:write")]);
-        let (asked, answers) = look(&call, |_| ":0|:1|:1|:0|:0|:0".to_owned());
-        assert_eq!(asked[0][..3], ["HEXISTS a me", "HEXISTS a me:write", "EXISTS a"]);
-        assert_eq!(answers.unwrap(), [RenewalAnswer::Renewed, LOST(Loss::Gone)]);
-    }
-
-    /// The holder takes the read side, too, and gives the write side back, while the server runs the request.
-    #[test]
-    fn a_hold_that_changes_its_side_meanwhile_is_still_there() {
-        let call = ReadWrite { side: Side::Shared, on_cluster: false }.look(&claims(&["a"]));
-        for changes_after in 0..=2 {
-            let is_there = |(asked, command): (usize, &String)| {
-                let field = if asked < changes_after { " me:write" } else { " me" };
-                if command.starts_with("EXISTS") || command.ends_with(field) { ":1" } else { ":0" }
-            };
-            let replies = |commands: &[String]| commands.iter().enumerate().map(is_there).collect::<Vec<_>>().join("|");
-            assert_eq!(look(&call, replies).1.unwrap(), [RenewalAnswer::Renewed], "after {changes_after} commands");
-        }
     }
 
     #[test]

@@ -55,7 +55,8 @@ impl Values {
     }
 
     fn look(&self) -> Call<Vec<RenewalAnswer>> {
-        let claim = |(name, owner): (&LockName, &OwnerId)| Claim { name: name.clone(), owner: owner.clone() };
+        let claim =
+            |(name, owner): (&LockName, &OwnerId)| Claim { name: name.clone(), owner: owner.clone(), left: self.lease };
         self.kind().look(&self.names.iter().zip(&self.owners).map(claim).collect::<Vec<_>>())
     }
 

@@ -16,7 +16,7 @@ use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Ledger;
 use crate::state::watch::Watch;
-use crate::time::Instant;
+use crate::time::{Instant, Lease};
 use crate::transport::{Copies, Fault, PubSub, Slot};
 
 /// The surroundings of one round: the keeper and the server.
@@ -232,7 +232,7 @@ impl RenewalHost for ServerRound<'_> {
         let call = |request: &Vec<&Due>| {
             let kind = &request[0].hold.kind;
             if request[0].turn.is_look() {
-                return kind.look(&request.iter().map(|due| claim(due)).collect::<Vec<_>>());
+                return kind.look(&request.iter().map(|due| claim(self, due)).collect::<Vec<_>>());
             }
             kind.renew(&request.iter().filter_map(|due| renewal(self, due)).collect::<Vec<_>>())
         };
@@ -264,7 +264,7 @@ impl RenewalHost for ServerRound<'_> {
                 let needs = hold.needs().map(|needs| needs.at_most(self.longest_wait()));
                 (hold.kind.renew(&[renewal]), needs.map(|needs| hold.kind.confirmation(&hold.name, needs)))
             }
-            None => (hold.kind.look(&[claim(due)]).following_its_key(), None),
+            None => (hold.kind.look(&[claim(self, due)]).following_its_key(), None),
         };
         let call = call.confirmed(confirmation.clone(), |answers| RenewalAnswer::is_renewed(answers));
         let mut answer = sender.send(&call, bounds, None).map_err(|failed| failed.error)?;
@@ -324,8 +324,9 @@ impl RenewalHost for ServerRound<'_> {
     }
 }
 
-fn claim(due: &Due) -> Claim {
-    Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone() }
+fn claim(host: &impl RenewalHost, due: &Due) -> Claim {
+    let left = host.with_ledger(&due.hold, |ledger, now| Lease::until(now, ledger.end()));
+    Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone(), left }
 }
 
 /// So many holds of a batch are touched until one is there.

@@ -1,9 +1,11 @@
 //! A reader that outlived its own key.
 
+use std::time::Duration;
+
 use lockson_harness::{RedisServer, eventually};
 
-use super::{hold_key, sides};
-use crate::support::{SOON, brisk_client, fresh, ms, ttl_ms};
+use super::{hold_key, is_free, sides};
+use crate::support::{SOON, at_once, brisk_client, client, fresh, ms, ttl_ms};
 
 #[test]
 fn a_renewal_makes_a_reader_s_own_key_anew() {
@@ -25,6 +27,28 @@ fn a_renewal_makes_a_reader_s_own_key_anew() {
     assert!(outer.is_held());
     drop((inner, outer));
     assert!(sides(&theirs, &name).1.try_lock().unwrap().is_some());
+}
+
+#[test]
+fn a_reader_of_redisson_cuts_no_other_lease() {
+    let (server, ours, theirs) = (RedisServer::shared(), client(), client());
+    let check = |(lease, is_old): (Option<Duration>, bool)| {
+        let (what, name) = (format!("lease {lease:?}, by 3.52.0: {is_old}"), fresh("rw"));
+        let read = sides(&ours, &name).0;
+        let reading = lease.map_or(read.clone(), |lease| read.with_lease(lease)).owned().lock().unwrap();
+        let key = hold_key(&name, reading.owner(), 1);
+        let keys = if is_old { vec![&key, &name] } else { vec![&name] };
+        // A renewal of a reader that then dies. The watchdog of this crate renews after ten seconds.
+        keys.iter().for_each(|key| server.run(&["PEXPIRE", key, "5000"]));
+        let keeps = || [&name, &key].into_iter().all(|key| ttl_ms(server, key) > 20_000);
+        eventually(ms(4_500), &format!("{what}: it keeps its time"), keeps);
+        assert!(reading.is_held(), "{what}: {:?}", reading.lost());
+        assert!(!is_free(&sides(&theirs, &name).1), "{what}: a writer beside a reader");
+        reading.unlock().unwrap();
+        assert_eq!(ttl_ms(server, &name), -2, "{what}");
+    };
+    let rows = [None, Some(ms(60_000))].into_iter().flat_map(|lease| [(lease, false), (lease, true)]);
+    at_once(rows.collect::<Vec<_>>(), check);
 }
 
 #[test]
