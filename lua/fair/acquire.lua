@@ -187,14 +187,14 @@ end
 if not free then
   return {0, math.floor(left_ms < 0 and sleep_ms or math.min(left_ms, sleep_ms))}
 end
--- The lock is free and another waiter is the head: the head has the patience of this library to ask. A client that
--- removed the waiter before, such as Redisson, may have published no message, so the head gets one more message now.
+-- The lock is free and another waiter is the head: the head has the patience of this library to ask. Whoever removed the
+-- lock or the waiter before may have published no message, so the head gets one more message now.
 if head_ends > silent_at then
   head_ends = silent_at
   redis.call('zadd', deadlines, head_ends, head)
   redis.call('zadd', alive, 'xx', head_ends, head)
-  if not purged then
-    redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
-  end
+end
+if not purged then
+  redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
 end
 return {0, math.floor(math.min(math.max(head_ends - now, 10), sleep_ms))}

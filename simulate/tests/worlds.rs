@@ -40,6 +40,8 @@ const BROKEN_ONCE: &[(&str, &str)] = &[
     ("599959", "plain,spin,token,election,shared,fenced,permits,expiring,group,latch,red"),
     // Java drops waiters from the queue of the fair lock, which is alone.
     ("450251", "plain,spin,token,election,shared,fenced,permits,expiring,multi,group,latch,red"),
+    // Somebody deletes a fair lock whose first waiter is one of Java with less time than the patience.
+    ("789325", ""),
 ];
 
 #[test]

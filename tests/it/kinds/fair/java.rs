@@ -134,6 +134,26 @@ fn a_dead_waiter_of_java_costs_our_patience_not_300_seconds() {
     }
 }
 
+#[test]
+fn a_waiter_of_java_with_little_time_hears_of_a_deleted_lock() {
+    let (server, name) = (RedisServer::shared(), fresh("fair"));
+    let queue = Queue { server, name: &name };
+    server.run(&["RPUSH", &queue.list(), "java:1"]);
+    let soon = now_ms(server) + i64::try_from(PATIENCE.as_millis()).unwrap() * 3 / 4;
+    server.run(&["ZADD", &queue.deadlines(), &soon.to_string(), "java:1"]);
+    let mut listening = server.connection();
+    let () = redis::cmd("SUBSCRIBE").arg(queue.channel_of("java:1")).query(&mut listening).unwrap();
+    let cancel = Cancel::new();
+    let lock = hasty_client(server).get_fair_lock(&name).with_cancel(&cancel);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.lock().map(drop));
+        // Whoever leaves tells the next one, too.
+        let is_told = heard(&mut listening);
+        cancel.cancel();
+        assert!(joined(waiter).is_err() && is_told);
+    });
+}
+
 /// Puts a dead waiter in front: dead by the deadline that Java checks, or by silence.
 fn put_dead(queue: Queue<'_>, owner: &str, is_ours: bool) {
     let later = (now_ms(queue.server) + 300_000).to_string();
