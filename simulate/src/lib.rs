@@ -18,5 +18,5 @@ pub mod trouble;
 
 pub use data::{Data, Touch};
 pub use reply::Reply;
-pub use server::{Cluster, slot_of};
+pub use server::{Cluster, Sentinels, slot_of};
 pub use tracking::Tracking;

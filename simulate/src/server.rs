@@ -6,6 +6,7 @@ mod messages;
 mod mishaps;
 mod promises;
 mod queue;
+mod sentinels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 pub use self::cluster::{Cluster, cluster_url, slot_of};
 use self::cluster::{MEMBERS, place_of, wait_for_replicas};
 use self::queue::Queue;
+pub use self::sentinels::{Sentinels, sentinel_url};
 use crate::data::Data;
 use crate::reply::{Reply, take_request};
 use crate::scripts::Scripts;
@@ -31,7 +33,7 @@ pub struct Server(Mutex<State>);
 
 struct State {
     name: String,
-    /// The members of a cluster, or one server.
+    /// The members of a cluster, a master with its replica and sentinels, or one server.
     members: BTreeMap<u64, Member>,
     cluster: Option<Cluster>,
     scripts: Scripts,
@@ -191,13 +193,13 @@ impl Server {
     fn arrive(self: &Arc<Self>, world: &Arc<World>, number: u64) {
         let mut state = self.0.lock();
         let state = &mut *state;
+        let faults = state.faults_at(world, place_of(number));
         let Some(connection) = state.connections.get_mut(&number) else { return };
         let is_over = connection.read();
         while let Some(connection) = state.connections.get_mut(&number) {
             if connection.held_until > world.now() || connection.requests.is_empty() {
                 break;
             }
-            let faults = state.faults;
             let happens = |once_in: u64| once_in > 0 && world.below(once_in) == 0;
             if happens(faults.late) && connection.held_until == 0 {
                 let delay = Duration::from_millis(50 + world.below(6_000));
@@ -355,6 +357,16 @@ impl State {
         let is_there = self.connections.remove(&number).is_some();
         world.moved(number);
         is_there
+    }
+
+    /// What goes wrong at a server.
+    fn faults_at(&self, world: &World, place: u64) -> Faults {
+        match self.cluster.as_ref().is_some_and(|cluster| cluster.sentinels.is_some() && !cluster.is_master(place)) {
+            false => self.faults,
+            // Clients ask sentinels all the time.
+            true if world.below(10) > 0 => Faults::default(),
+            true => self.faults.on_the_way(),
+        }
     }
 
     fn take_away(&mut self, world: &World, owners: impl Iterator<Item = String>) {

@@ -15,7 +15,7 @@ use crate::mistakes::MISTAKES;
 use crate::process::{Process, connect, url_of};
 use crate::reply::Reply;
 use crate::scene::{PERMITS, Scene};
-use crate::server::{Server, Servers, cluster_url};
+use crate::server::{Server, Servers, cluster_url, sentinel_url};
 use crate::trouble::{Faults, Habits};
 
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
@@ -37,10 +37,19 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let is_left_out = |what: &str| without.iter().any(|name| name == what);
         let faults = if javas > 0 { faults.beside_java() } else { faults };
         let is_cluster = javas == 0 && world.below(3) == 0 && !is_left_out("cluster");
-        let (faults, url) = if is_cluster { (faults, cluster_url()) } else { (faults.of_one_server(), url_of(0)) };
+        // The seed says so without a draw, so that the other stories stay what they were.
+        let has_sentinels = is_cluster && seed % 5 == 4 && !is_left_out("sentinels");
+        let (faults, url) = match (is_cluster, has_sentinels) {
+            (true, true) => (Faults { moves: 0, ..faults }, sentinel_url()),
+            (true, false) => (faults, cluster_url()),
+            (false, _) => (faults.of_one_server(), url_of(0)),
+        };
         let durability = (faults.lags > 0).then(|| Durability::replicas(1));
         if is_cluster {
             server.become_cluster(world.below(2) == 0);
+        }
+        if has_sentinels {
+            server.become_watched();
         }
         let reds = servers[1..].iter().take([0, 0, 0, 0, 3, MOST_REDS][world.below(6) as usize]);
         let reds: Vec<(&Arc<Server>, Faults)> =
@@ -122,6 +131,16 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         reds.iter().for_each(|(server, faults)| server.set_faults(ends(*faults)));
         // A close does not wait for what is late.
         thread::sleep(Duration::from_secs(10));
+        if is_cluster {
+            // Until all servers and processes are back.
+            thread::sleep(Duration::from_secs(90));
+            for process in processes.iter().filter(|process| !process.is_closed()) {
+                match process.client.get_lock("plain").try_lock_for(Duration::from_secs(5)) {
+                    Ok(Some(guard)) => guard.unlock().unwrap_or_else(|error| world.fail(error)),
+                    other => world.fail(format_args!("a client is not served any more: {other:?}")),
+                }
+            }
+        }
         processes.into_iter().for_each(|process| process.close());
         // Longer than any lease, and than the memory of requests of semaphores.
         thread::sleep(Duration::from_secs(800));

@@ -91,6 +91,12 @@ impl Faults {
         }
     }
 
+    /// What requests and answers meet on their way.
+    pub fn on_the_way(self) -> Self {
+        let Self { cut_before, cut_after, late, slow, .. } = self;
+        Self { cut_before, cut_after, late, slow, ..Self::default() }
+    }
+
     /// The faults of a server that is no cluster.
     pub fn of_one_server(self) -> Self {
         Self { moves: 0, replaces: 0, lags: 0, ..self }
@@ -153,6 +159,7 @@ pub const TROUBLES: &[&str] = &[
     "replaces",
     "lags",
     "cluster",
+    "sentinels",
     "drift",
     "force",
     "close",

@@ -1,6 +1,7 @@
 //! The members of a cluster: which one has a slot, slots that move, members that are replaced.
 //!
 //! All members share the data, as if each were told of every write at once. A replica that lags keeps those of before.
+//! A master with a replica and sentinels is a cluster of one shard that redirects nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use lockson_world::{Nanos, World};
 
 use super::commands::keys_of;
 use super::queue::Queue;
+use super::sentinels::Sentinels;
 use super::{FIRST_PORT, Server, State};
 use crate::data::Data;
 use crate::reply::Reply;
@@ -32,6 +34,7 @@ pub struct Cluster {
     lacks_master: bool,
     /// Whether members refuse all requests meanwhile.
     is_down: bool,
+    pub(super) sentinels: Option<Sentinels>,
 }
 
 /// A slot on its way from one shard to another.
@@ -56,11 +59,18 @@ impl Default for Cluster {
             lagging: None,
             lacks_master: false,
             is_down: false,
+            sentinels: None,
         }
     }
 }
 
 impl Cluster {
+    /// A master and its replica, which sentinels watch.
+    pub(super) fn watched([master, replica]: [u64; 2]) -> Self {
+        let sentinels = Some(Sentinels::of(master));
+        Self { masters: vec![master], replica, sentinels, ..Self::default() }
+    }
+
     pub(super) fn is_master(&self, place: u64) -> bool {
         self.masters.contains(&place)
     }
@@ -92,6 +102,12 @@ impl Cluster {
         self.moving.is_none() && self.lagging.is_none() && !self.lacks_master
     }
 
+    fn tell_sentinels(&mut self, world: &World, master: u64, is_gone: bool) {
+        if let Some(sentinels) = &mut self.sentinels {
+            sentinels.hear(world, master, self.epoch, is_gone);
+        }
+    }
+
     /// How many replicas have all writes of a member.
     pub(super) fn copies(&self, place: u64) -> i64 {
         let lags = self.lagging.as_ref().is_some_and(|(shard, ..)| self.masters[*shard] == place);
@@ -117,6 +133,9 @@ impl Cluster {
     pub fn refusal(&self, place: u64, request: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
         let keys = routed(request);
         let slot = slot_of(keys.first()?);
+        if self.sentinels.is_some() {
+            return (!self.is_master(place)).then(|| READ_ONLY.to_owned());
+        }
         if keys.iter().any(|key| slot_of(key) != slot) {
             return Some("CROSSSLOT Keys in request don't hash to the same slot".to_owned());
         }
@@ -188,7 +207,7 @@ impl State {
 
     /// The reply to a word about the cluster.
     pub(super) fn about_cluster(&self, world: &World, number: u64, word: &str) -> Reply {
-        let Some(cluster) = &self.cluster else {
+        let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.sentinels.is_none()) else {
             return Reply::error("ERR This instance has cluster support disabled");
         };
         match word {
@@ -283,6 +302,7 @@ impl State {
         let place = cluster.masters[shard];
         cluster.lacks_master = true;
         cluster.is_down = world.below(3) == 0;
+        cluster.tell_sentinels(world, place, true);
         world.tell(format_args!("the master of shard {shard} ends, and its replica takes over in {delay:?}"));
         self.end(world, place, delay + Duration::from_millis(world.below(15_000)));
         let server = Arc::clone(server);
@@ -292,6 +312,7 @@ impl State {
             cluster.masters[shard] = std::mem::replace(&mut cluster.replica, place);
             cluster.epoch += 1;
             (cluster.lacks_master, cluster.is_down) = (false, false);
+            cluster.tell_sentinels(world, cluster.masters[shard], false);
             world.tell(format_args!("the replica of shard {shard} has taken over"));
             state.lose_writes(shard);
         });
@@ -353,11 +374,11 @@ pub(super) fn place_of(number: u64) -> u64 {
     number % super::MOST_SERVERS
 }
 
-fn port(place: u64) -> u16 {
+pub(super) fn port(place: u64) -> u16 {
     FIRST_PORT + u16::try_from(place).unwrap_or(0)
 }
 
-fn id(place: u64) -> String {
+pub(super) fn id(place: u64) -> String {
     format!("{place:040x}")
 }
 
@@ -371,6 +392,7 @@ pub fn cluster_url() -> String {
 pub(super) const MEMBERS: &[u64] = &[0, 8, 9, 10];
 const SLOTS: usize = 16_384;
 const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
+const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 const WITHOUT_KEYS: &[&str] = &[
     "WAIT",
     "ASKING",
@@ -381,6 +403,7 @@ const WITHOUT_KEYS: &[&str] = &[
     "PING",
     "PUBLISH",
     "PUBSUB",
+    "SENTINEL",
     "SUBSCRIBE",
     "TIME",
     "UNSUBSCRIBE",

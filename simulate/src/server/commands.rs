@@ -3,6 +3,7 @@
 use lockson_world::World;
 
 use super::cluster::place_of;
+use super::sentinels::Sentinels;
 use super::{Connection, Member, State, clock};
 use crate::reply::Reply;
 
@@ -15,7 +16,7 @@ impl State {
     }
 
     pub(super) fn answer(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Vec<Reply> {
-        let upper = |word: &Vec<u8>| String::from_utf8_lossy(&word[..word.len().min(16)]).to_ascii_uppercase();
+        let upper = |word: &Vec<u8>| String::from_utf8_lossy(&word[..word.len().min(24)]).to_ascii_uppercase();
         let words: Vec<String> = request.iter().take(2).map(upper).collect();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let one = match words[..] {
@@ -35,6 +36,7 @@ impl State {
             }
             ["WAIT", ..] => Reply::Int(self.cluster.as_ref().map_or(0, |cluster| cluster.copies(place_of(number)))),
             ["CLUSTER", word] => self.about_cluster(world, number, word),
+            ["SENTINEL", word] => self.about_master(world, number, word),
             ["CLIENT", "SETNAME"] => Reply::Status("OK"),
             ["CLIENT", "ID"] => Reply::Int(i64::try_from(number).unwrap_or(0)),
             ["CLIENT", "INFO"] => Reply::text(format!("id={number} addr=10.0.0.1:{number} laddr=10.0.0.9:6379 name=")),
@@ -76,13 +78,17 @@ impl State {
         let text = |text: &str| Reply::text(text);
         let id = Reply::Int(i64::try_from(number).unwrap_or(0));
         let proto = Reply::Int(2);
-        let (mode, is_master) = match &self.cluster {
-            Some(cluster) => ("cluster", cluster.is_master(place_of(number))),
-            None => ("standalone", true),
+        let place = place_of(number);
+        let mode = match &self.cluster {
+            Some(cluster) if cluster.sentinels.is_none() => "cluster",
+            _ if Sentinels::is_one(place) => "sentinel",
+            _ => "standalone",
         };
+        let is_master = self.cluster.as_ref().is_none_or(|cluster| cluster.is_master(place));
         let role = if is_master { "master" } else { "replica" };
+        let role = (mode != "sentinel").then(|| ("role", text(role)));
         let pairs = [("server", text("redis")), ("version", text("7.0.15")), ("proto", proto), ("id", id)];
-        let pairs = pairs.into_iter().chain([("mode", text(mode)), ("role", text(role))]);
+        let pairs = pairs.into_iter().chain([("mode", text(mode))]).chain(role);
         Reply::List(pairs.flat_map(|(name, value)| [text(name), value]).collect())
     }
 

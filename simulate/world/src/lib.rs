@@ -360,8 +360,13 @@ impl State {
     }
 
     fn wake_listeners(&mut self, hears: impl Fn(&Task) -> bool) {
-        let waits = |task: &&mut Task| matches!(task.doing, Doing::Waiting { what: What::Sockets, .. }) && hears(task);
-        self.tasks.iter_mut().filter(waits).for_each(|task| task.doing = Doing::Ready);
+        let Self { live, tasks, .. } = self;
+        for number in live {
+            let task = &mut tasks[*number];
+            if matches!(task.doing, Doing::Waiting { what: What::Sockets, .. }) && hears(task) {
+                task.doing = Doing::Ready;
+            }
+        }
     }
 
     fn due_event(&mut self) -> Option<Event> {
