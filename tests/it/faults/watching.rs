@@ -145,7 +145,9 @@ fn a_lock_that_the_server_evicts_is_told_at_once() {
 fn a_shortened_lock_is_told_when_the_server_removes_it() {
     let server = RedisServer::start();
     let client = patient_client(&server);
-    let guards = watched(&server, &client);
+    let mut guards = watched(&server, &client);
+    // A reader restores what readers of Redisson may have shortened.
+    guards.retain(|guard| !guard.name().starts_with("read"));
     let since = Instant::now();
     guards.iter().for_each(|guard| server.run(&["PEXPIRE", guard.name(), "100"]));
     all_are_told(&guards, since, Loss::Gone, "expiry");
