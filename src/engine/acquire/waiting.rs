@@ -154,10 +154,12 @@ impl<'a> Waiting<'a> {
         stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
-    /// Waits until this thread may ask, or until the time is up. Then the thread asks in any case, so that the answer
-    /// comes from Redis.
+    /// Waits until this thread may ask, until a release has chosen it, which it may do before another thread comes in
+    /// front, or until the time is up. Then the thread asks in any case, so that the answer comes from Redis.
     pub(crate) fn wait_in_line(&mut self) -> Result<()> {
-        while !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask)) {
+        while self.may_go_on()
+            && !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask))
+        {
             let Some(until) = self.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
             if self.count.is_some() {
