@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use once_cell::sync::Lazy;
+use once_cell::race::OnceBox;
 
 use crate::config::{ClientBuilder, Config};
 #[cfg(feature = "tls")]
@@ -27,8 +27,8 @@ use crate::state::ledger::Phase;
 use crate::time::Instant;
 use crate::token::FencingToken;
 
-/// The kind of most locks, made once.
-static PLAIN: Lazy<Arc<dyn Kind>> = Lazy::new(|| Arc::new(Plain { reentrant: true }));
+/// The kind of most locks, kept from its first use.
+static PLAIN: OnceBox<Arc<dyn Kind>> = OnceBox::new();
 
 /// A client of one Redis, shared by all threads of a process.
 ///
@@ -123,7 +123,8 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.handle_to(Arc::clone(&PLAIN), name)
+        let plain = PLAIN.get_or_init(|| Box::new(Arc::new(Plain { reentrant: true })));
+        self.handle_to(Arc::clone(plain), name)
     }
 
     /// Returns the lock of this name without re-entry: a second take by the same thread fails at once with

@@ -1,6 +1,6 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
-use once_cell::sync::OnceCell;
+use once_cell::race::OnceBox;
 use redis::{Cmd, ToRedisArgs, Value};
 
 use super::reply::known;
@@ -9,10 +9,11 @@ use crate::error::{Refusal, Stop};
 use crate::name::LockName;
 use crate::transport::{Confirmation, PubSub, Question};
 
-/// A bundled script. The words that call the script by its hash are written at the first use.
+/// A bundled script. The words that call the script by its hash are written at the first use, by no thread alone: a
+/// forked child would wait for the thread of its parent.
 pub(crate) struct Script {
     source: &'static str,
-    head: OnceCell<Vec<u8>>,
+    head: OnceBox<Vec<u8>>,
 }
 
 /// A request to Redis, with the function that reads the reply.
@@ -60,7 +61,7 @@ pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, head: OnceCell::new() }
+        Self { source, head: OnceBox::new() }
     }
 
     /// Starts a call with the script and its keys; [`Call::arg`] adds the arguments.
@@ -78,7 +79,7 @@ impl Script {
 
     /// The words that name the script by its hash, as they are sent.
     fn by_hash(&self) -> &[u8] {
-        self.head.get_or_init(|| named("EVALSHA", redis::Script::new(self.source).get_hash()))
+        self.head.get_or_init(|| Box::new(named("EVALSHA", redis::Script::new(self.source).get_hash())))
     }
 }
 
