@@ -250,6 +250,33 @@ fn a_thread_that_asked_ahead_is_served_first() {
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
+/// The thread that asked ahead hears "busy" while the lock is handed to the first in line, and comes in front of it.
+#[test]
+fn a_lock_is_handed_to_a_thread_that_another_came_before() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let lock = client.get_lock(NAME);
+    let guard = lock.owned().lock().unwrap();
+    let ahead = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| lock.lock().unwrap().unlock());
+        ahead.wait_hit(SOON);
+        let second = waiter(scope, &client, lock.clone());
+        let handed = rig.proxy.rule(rig.script("hand_on"), Then::HoldReply);
+        let releasing = scope.spawn(|| guard.unlock());
+        handed.wait_hit(SOON);
+        ahead.release();
+        eventually(SOON, "both wait", || client.waiting().len() == 2);
+        handed.release();
+        let (took, served) = timed(|| second.join().unwrap());
+        served.unwrap();
+        assert!(took < ms(700), "the lock was handed to it: {took:?}");
+        joined(releasing).unwrap();
+        joined(first).unwrap();
+    });
+    rig.assert_no_keys();
+}
+
 /// The first thread in line sleeps on, so that the lock can be handed to it.
 #[test]
 fn threads_that_give_up_wake_nobody() {
