@@ -166,16 +166,15 @@ impl WaitLoop for Most<'_> {
         self.take.caller.check()?;
         let sent = Instant::now();
         let replies = self.ask_all();
-        let (mut votes, mut errors, mut reentered) = (vec![], vec![], 0);
+        let (mut votes, mut errors) = (vec![], vec![]);
         let twice = self.same_server(&replies);
-        let holds_it = replies.iter().filter(|(_, is_reentry)| *is_reentry).count() >= self.votes.needed;
-        for (place, (heard, is_reentry)) in replies.into_iter().enumerate() {
+        let held = replies.iter().filter(|(_, is_reentry)| *is_reentry).count();
+        for (place, (heard, _)) in replies.into_iter().enumerate() {
             votes.push(match heard.reply {
                 Ok(Reply::Granted(grant)) => {
                     let keeper = &self.take.requests[place].engine.keeper;
                     let until = keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
                     self.take.grants[place] = Some(grant);
-                    reentered += usize::from(is_reentry);
                     Vote::Granted { until }
                 }
                 Ok(Reply::Busy(free_in)) => Vote::Busy(free_in),
@@ -192,7 +191,8 @@ impl WaitLoop for Most<'_> {
         let now = Instant::now();
         let verdict = self.votes.verdict(&votes, sent, now, random);
         // An outer section of this thread believes in its hold. Where that hold is lost, no fresh votes may replace it.
-        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| reentered < self.votes.needed);
+        let losses = errors.iter().filter(|error| error.is_lost()).count();
+        let lost = errors.iter().find(|error| error.is_lost()).filter(|_| held < self.votes.needed + losses);
         if verdict == Verdict::Taken && lost.is_none() {
             self.waiting[0].granted();
             return Ok(TakeOutcome::Taken(self.take.granted()));
@@ -203,7 +203,7 @@ impl WaitLoop for Most<'_> {
         }
         let now = Instant::now();
         // Silent servers keep a holder from its lock, and no other owner does.
-        if (holds_it && !errors.is_empty()) || matches!(verdict, Verdict::TooFew { .. }) {
+        if (held >= self.votes.needed && !errors.is_empty()) || matches!(verdict, Verdict::TooFew { .. }) {
             if self.gives_up(&errors, now) {
                 return Err(self.no_quorum(&errors));
             }

@@ -344,3 +344,23 @@ fn a_holder_is_not_told_that_its_lock_is_busy() {
     drop((outer, minority));
     nodes.are_left_empty();
 }
+
+/// One loss of three is none of the hold, and an answer that is missing is no loss either.
+#[test]
+fn a_mute_member_beside_a_lost_one_loses_no_hold() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let lock = nodes.lock(&name);
+    let outer = lock.lock().unwrap();
+    assert!(nodes.clients[2].get_lock(&name).force_unlock().unwrap());
+    let lost = outer.hold().members()[2].clone();
+    eventually(SOON, "the loss is known", || lost.lost().is_some());
+    nodes.servers[1].pause();
+    let error = lock.try_lock().unwrap_err();
+    assert!(outer.is_held() && outer.lost().is_none());
+    assert_eq!(error.kind(), ErrorKind::Quorum, "the hold is not lost: {error}");
+    nodes.servers[1].resume();
+    let inner = lock.try_lock_for(SOON).unwrap().expect("this thread holds it");
+    inner.unlock().unwrap();
+    outer.unlock().unwrap();
+    nodes.are_left_empty();
+}
