@@ -588,12 +588,12 @@ impl<T, On> Lock<T, On> {
     /// finds a key that is no string; refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
         let (locked, failures) = self.ask_each(SingleLock::is_locked)?;
-        let (all, needed) = (self.singles()?.len(), self.needed());
-        // Of so many locks too few are left for a take.
-        if locked > all - needed {
+        let (left, needed) = (self.singles()?.len() - locked, self.needed());
+        if left < needed {
             return Ok(true);
         }
-        Error::unless_enough(self.name(), (all, needed), failures).map(|()| false)
+        // A server without an answer may have the lock, too.
+        Error::unless_enough(self.name(), (left, needed), failures).map(|()| false)
     }
 
     /// Asks Redis for the time to live of the lock.

@@ -364,3 +364,22 @@ fn a_mute_member_beside_a_lost_one_loses_no_hold() {
     outer.unlock().unwrap();
     nodes.are_left_empty();
 }
+
+/// The holder has the first and the second server, and nothing can tell that of the second one.
+#[test]
+fn a_mute_server_may_be_locked() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    nodes.servers[2].pause();
+    let guard = nodes.lock(&name).lock().unwrap();
+    nodes.servers[2].resume();
+    eventually(SOON, "the third is free", || nodes.held(&name) == 2);
+    let others = Nodes::clients(&nodes.servers);
+    assert!(red(&others, &name).is_locked().unwrap());
+    nodes.servers[1].pause();
+    let answer = red(&others, &name).is_locked();
+    assert!(guard.is_held());
+    assert!(answer.as_ref().map_or_else(|error| error.is_transient(), |locked| *locked), "{answer:?}");
+    nodes.servers[1].resume();
+    guard.unlock().unwrap();
+    nodes.are_left_empty();
+}
