@@ -23,7 +23,7 @@ use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::script::bundle::MOST_PARTS;
 use crate::state::exchange::Bounds;
-use crate::time::Instant;
+use crate::time::{Deadline, Instant};
 use all::All;
 use giving_back::{Held, release_at_once};
 
@@ -88,6 +88,16 @@ pub(crate) struct Take<'a> {
 impl<'a> Take<'a> {
     pub(crate) fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
         Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait).part_of(self.began, self.wait)
+    }
+
+    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
+    /// limit.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        let patience = self.requests.iter().map(|request| request.engine.config.command_timeout).max();
+        match self.wait.deadline() {
+            Deadline::At(at) => Some(at.max(Instant::now()).after(patience.unwrap_or_default())),
+            Deadline::Never => None,
+        }
     }
 
     /// Waits while other processes have their turn at any of the locks.
@@ -278,6 +288,8 @@ pub(crate) fn once(limit: Duration) -> Bounds {
     Bounds { retry_until: now, repeat: false, ..Bounds::within(now, limit, limit) }
 }
 
+/// The longest delay of a call that is over by its giving back; the background goes on.
+pub(crate) const LONGEST_FAREWELL: Duration = Duration::from_millis(50);
 /// The most locks of a group.
 pub(crate) const MOST_MEMBERS: usize = 1_000;
 const MOST_NAMED: usize = 8;

@@ -7,7 +7,7 @@ use super::votes::{Verdict, Vote, Votes, majority};
 use crate::engine::acquire::waiting::Waiting;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::reenter_at_once;
-use crate::engine::several::{Take, once};
+use crate::engine::several::{LONGEST_FAREWELL, Take, once};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
@@ -21,6 +21,9 @@ use crate::transport::Fitness;
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,
+    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
+    /// limit.
+    end: Option<Instant>,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
     /// Whether the next sleep ends with a message.
@@ -37,6 +40,7 @@ impl<'a> Most<'a> {
         let node_timeout = patience.fold(terms.node_timeout, Duration::min);
         Self {
             terms: Terms { node_timeout, ..terms },
+            end: take.end(),
             votes: Votes::new(majority(requests.len())),
             waiting: requests.iter().map(waiting).collect(),
             hears_messages: false,
@@ -66,7 +70,7 @@ impl<'a> Most<'a> {
         let mut replies = self.reenter_all(skips_down);
         let missing: Vec<usize> = (0..self.take.requests.len()).filter(|place| replies[*place].is_none()).collect();
         let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not));
-        let (limit, rejoin_after) = (self.terms.node_timeout, self.terms.rejoin_after);
+        let (limit, rejoin_after) = (self.limit(), self.terms.rejoin_after);
         let longest = self.take.requests.iter().map(|request| request.lease.duration()).max();
         let usual = |engine: &Engine| engine.keeper.watchdog_lease.duration().max(longest.unwrap_or_default());
         let vote = |engine: &Engine, _| {
@@ -98,8 +102,7 @@ impl<'a> Most<'a> {
             Some((place, (request, request.held_by(self.take.thread.as_ref())?)))
         };
         let (places, held): (Vec<usize>, Vec<_>) = self.take.requests.iter().enumerate().filter_map(find).unzip();
-        let bounds =
-            |_: &Engine| at_nodes(self.terms.node_timeout, Fitness { is_up: skips_down, ..Fitness::default() });
+        let bounds = |_: &Engine| at_nodes(self.limit(), Fitness { is_up: skips_down, ..Fitness::default() });
         let mut replies: Vec<Option<Heard>> = self.take.requests.iter().map(|_| None).collect();
         for (place, outcome) in places.into_iter().zip(reenter_at_once(&held, bounds, self.take.caller)) {
             replies[place] = Some(Heard { reply: outcome.map(Reply::Granted), run_id: None });
@@ -118,7 +121,14 @@ impl<'a> Most<'a> {
     }
 
     fn give_back(&mut self) {
-        self.take.give_back(|_| true, |_| once(self.terms.node_timeout));
+        let limit = self.limit();
+        self.take.give_back(|_| true, |_| once(limit));
+    }
+
+    /// The time limit of the next request to one server.
+    fn limit(&self) -> Duration {
+        let left = self.end.map(|end| Instant::now().until(end).max(LONGEST_FAREWELL));
+        left.map_or(self.terms.node_timeout, |left| left.min(self.terms.node_timeout))
     }
 
     /// The error of a round in which too few nodes voted.

@@ -1,13 +1,11 @@
 //! All of several locks: the rounds of `state/rounds.rs`, done.
 
-use std::time::Duration;
-
 use crate::engine::acquire::acquisition::Acquisition;
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
-use crate::engine::several::Take;
 use crate::engine::several::asking::{self, Reply};
 use crate::engine::several::giving_back::extend_at_once;
+use crate::engine::several::{LONGEST_FAREWELL, Take};
 use crate::error::{Error, Result};
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
@@ -30,14 +28,8 @@ pub(super) struct All<'a> {
 
 impl<'a> All<'a> {
     pub(super) fn new(take: Take<'a>) -> Self {
-        let patience =
-            take.requests.iter().map(|request| request.engine.config.command_timeout).max().unwrap_or_default();
-        let end = match take.wait.deadline() {
-            Deadline::At(at) => Some(at.max(Instant::now()).after(patience)),
-            Deadline::Never => None,
-        };
         Self {
-            end,
+            end: take.end(),
             reentered: vec![false; take.requests.len()],
             rounds: Rounds::new(take.requests.len()),
             trouble: None,
@@ -258,6 +250,3 @@ impl Drop for All<'_> {
         self.take.give_back(|_| true, |engine| limit(engine, end));
     }
 }
-
-/// The longest delay of a call that is over by its giving back; the background goes on.
-const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use lockson_harness::proxy::{NewConnections, Proxy, RuleHandle, Scope, Then, Whe
 use lockson_harness::{RedisServer, eventually};
 
 use super::red;
-use crate::support::{SOON, at_once, fresh, joined, kind_of, ms};
+use crate::support::{SCHEDULING, SOON, at_once, fresh, joined, kind_of, ms, timed};
 
 struct Scene {
     servers: [RedisServer; 3],
@@ -181,4 +181,28 @@ fn a_re_entry_asks_all_servers_at_once() {
     });
     outer.unlock().unwrap();
     eventually(SOON, "it is free", || scene.is_free(&name));
+}
+
+/// One server grants and is mute then, the others are mute at once: giving back does not take the time once more.
+#[test]
+fn a_take_in_vain_ends_within_the_bound_of_a_call() {
+    let (scene, name) = (Scene::start(), fresh("red"));
+    let limit = Duration::from_secs(2);
+    let client = |proxy: &Proxy| Client::builder(&proxy.url()).command_timeout(limit).connect_lazily().unwrap();
+    let clients: Vec<_> = scene.proxies.iter().map(client).collect();
+    let lock = red(&clients, &name).with_node_timeout(limit);
+    lock.lock().unwrap().unlock().unwrap();
+    let takes = When::script().containing(&name);
+    let _rules: Vec<_> = scene
+        .proxies
+        .iter()
+        .enumerate()
+        .map(|(place, proxy)| {
+            let rule = takes.clone().always();
+            proxy.rule(if place == 0 { rule.nth(2) } else { rule }, Then::SwallowRequest)
+        })
+        .collect();
+    let (took, outcome) = timed(|| lock.try_lock());
+    assert_eq!(kind_of(outcome), ErrorKind::Quorum);
+    assert!(took < limit + ms(50) + SCHEDULING, "{took:?}");
 }
