@@ -133,9 +133,8 @@ impl<'a> Most<'a> {
 
     /// The error of a round in which too few nodes voted.
     fn no_quorum(&self, errors: &[Error]) -> Error {
-        if let Some(error) =
-            errors.iter().find(|error| matches!(error.kind(), ErrorKind::Closed | ErrorKind::Cancelled))
-        {
+        let is_of_caller = |kind| matches!(kind, ErrorKind::AlreadyHeld | ErrorKind::Closed | ErrorKind::Cancelled);
+        if let Some(error) = errors.iter().find(|error| is_of_caller(error.kind())) {
             return error.clone();
         }
         let texts: Vec<String> = errors.iter().map(Error::to_string).collect();

@@ -55,6 +55,23 @@ fn locks_of_each_kind_can_be_members() {
     eventually(SOON, "nothing is left", || !keys().iter().any(left));
 }
 
+/// Such an error is that of the program, and a repetition would not end.
+#[test]
+fn a_lock_that_refuses_re_entry_refuses_it_as_a_member() {
+    let nodes = Nodes::start(3);
+    let kinds: [(Make, Make); 2] = [
+        (|client| client.get_read_write_lock("side").read(), |client| client.get_read_write_lock("side").write()),
+        (|client| client.get_non_reentrant_lock("once"), |client| client.get_non_reentrant_lock("once")),
+    ];
+    for (first, second) in kinds {
+        let guard = red_of(&nodes.clients, first).lock().unwrap();
+        let error = red_of(&nodes.clients, second).lock().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyHeld, "{error}");
+        guard.unlock().unwrap();
+    }
+    nodes.are_left_empty();
+}
+
 #[test]
 fn red_locks_of_one_and_of_two_servers() {
     let (one, two, name) = (Nodes::start(1), Nodes::start(2), fresh("red"));
