@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::ReleaseFailed;
 use crate::hold::{GuardNumbers, Hold, One, Taken};
 use crate::state::ledger::GuardNumber;
+use crate::time::Instant;
 use crate::token::FencingToken;
 
 /// A lock held by the thread that took it; dropping the guard releases the lock.
@@ -248,12 +249,12 @@ impl<T, On> Guard<T, On> {
             let outcome = ones.next().map_or(Ok(()), |(one, number)| give_back_one(one, number, limit));
             return outcome.map_err(|error| (error.clone(), vec![(0, error)]));
         };
-        let ones: Vec<_> = ones.collect();
+        let (ones, began): (Vec<_>, _) = (ones.collect(), Instant::now());
         let outcomes = match ones.iter().map(|(one, _)| one.handle.begin_to_end()).collect::<Result<Vec<_>>>() {
             Ok(operations) => {
                 let held = operations.iter().zip(&ones);
                 let held = held.map(|(engine, (one, guard))| Held { engine, hold: &one.state, guard: *guard });
-                release_at_once(&held.collect::<Vec<_>>(), |engine| locks.bounds(engine, limit(&engine.config)))
+                release_at_once(&held.collect::<Vec<_>>(), |engine| locks.bounds(engine, began, limit(&engine.config)))
             }
             Err(error) => ones.iter().map(|(one, _)| Err(error.clone().about(&one.state.name))).collect(),
         };

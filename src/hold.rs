@@ -207,9 +207,11 @@ impl Hold {
         let operations = operations.collect::<Result<Vec<_>>>()?;
         // A member that was lost before counts against the group, but is no reason to ask for it.
         let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
+        let began = Instant::now();
         let outcomes = extend_at_once(&holds, |engine| {
             let limit = engine.config.command_timeout;
-            self.locks().map_or_else(|| Bounds::within(Instant::now(), limit, limit), |all| all.bounds(engine, limit))
+            let alone = || Bounds::within(Instant::now(), limit, limit);
+            self.locks().map_or_else(alone, |all| all.bounds(engine, began, limit))
         });
         let failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         Error::unless_enough(self.name(), (ones.len(), self.needed()), failures)

@@ -193,11 +193,12 @@ impl Members {
         self.form.needs(self.members.len())
     }
 
-    /// The bounds of a request about one of the locks, in a call of at most `limit`.
-    pub(crate) fn bounds(&self, engine: &Engine, limit: Duration) -> Bounds {
+    /// The bounds of the next request about one of the locks, in a call that began at `began` and has this limit.
+    pub(crate) fn bounds(&self, engine: &Engine, began: Instant, limit: Duration) -> Bounds {
+        let left = Instant::now().until(began.after(limit)).max(LONGEST_FAREWELL.min(limit));
         match self.form.limit_each() {
-            Some(limit_each) => once(limit_each.min(limit)),
-            None => Bounds::within(Instant::now(), limit, engine.config.command_timeout),
+            Some(limit_each) => once(limit_each.min(left)),
+            None => Bounds::within(began, limit, engine.config.command_timeout),
         }
     }
 

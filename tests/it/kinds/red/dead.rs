@@ -383,3 +383,25 @@ fn a_mute_server_may_be_locked() {
     guard.unlock().unwrap();
     nodes.are_left_empty();
 }
+
+/// The background has the turn of the hold at one mute server, and another one is mute since.
+#[test]
+fn a_release_ends_within_the_bound_of_a_call() {
+    let (nodes, name, limit) = (Nodes::start(5), fresh("red"), Duration::from_secs(2));
+    let client = |server: &RedisServer| Client::builder(&server.url()).command_timeout(limit).connect_lazily().unwrap();
+    let clients: Vec<_> = nodes.servers.iter().map(client).collect();
+    let lock = red(&clients, &name).with_node_timeout(limit);
+    let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+    nodes.servers[1].pause();
+    inner.unlock().unwrap();
+    // The background tries after half a second.
+    thread::sleep(ms(700));
+    nodes.servers[4].pause();
+    let (took, released) = timed(|| outer.unlock());
+    released.unwrap();
+    assert!(took < limit + SCHEDULING, "{took:?}");
+    assert_eq!([0, 2, 3].map(|node| nodes.servers[node].keys().len()), [0, 0, 0]);
+    nodes.servers[1].resume();
+    nodes.servers[4].resume();
+    nodes.are_left_empty();
+}
