@@ -195,9 +195,11 @@ impl Members {
 
     /// The bounds of the next request about one of the locks, in a call that began at `began` and has this limit.
     pub(crate) fn bounds(&self, engine: &Engine, began: Instant, limit: Duration) -> Bounds {
-        let left = Instant::now().until(began.after(limit)).max(LONGEST_FAREWELL.min(limit));
         match self.form.limit_each() {
-            Some(limit_each) => once(limit_each.min(left)),
+            Some(limit_each) => {
+                let left = Instant::now().until(began.after(limit)).max(LONGEST_FAREWELL.min(limit));
+                once(limit_each.min(left))
+            }
             None => Bounds::within(began, limit, engine.config.command_timeout),
         }
     }
