@@ -144,6 +144,7 @@ fn an_idle_mapper_is_none_and_a_prefix_mapper_is_kept() {
     }
     assert_eq!(read("null"), (String::new(), 0));
     assert_eq!(read("!<com.acme.DefaultPrefixer> {prefix: 't:'}"), ("t:".to_owned(), 1));
+    assert_eq!(read("{class: com.acme.Prefixer, prefix: 't:'}"), ("t:".to_owned(), 1));
 }
 
 #[test]
@@ -263,4 +264,33 @@ nameMapper: !<com.acme.Mapper> {}
     let read = read(&["nameMapper", "credentialsResolver"]).unwrap();
     assert!(format!("{:?}", read.builder).contains("command_timeout: 2s"), "the others count");
     assert!(read.warnings.is_empty(), "{:?}", read.warnings);
+}
+
+#[test]
+fn numbers_in_quotes_are_numbers_as_in_redisson() {
+    let yaml = "singleServerConfig: {address: 'redis://h', database: '3', timeout: '${NOT_SET_HERE:-1500}'}";
+    let (url, builder, _) = shown(yaml);
+    assert_eq!(url, "redis://h/3");
+    assert!(builder.contains("command_timeout: 1.5s"), "{builder}");
+}
+
+#[test]
+fn a_dollar_and_a_brace_in_a_password_are_text() {
+    let read = |password: &str| {
+        let yaml = format!(
+            "singleServerConfig:\n  address: 'redis://h'\n  password: '{password}'\n  username: canary\nthreads: {{}}"
+        );
+        reader(&yaml, &[]).map(|reader| reader.servers.password)
+    };
+    for text in ["a${b", "a${}", "a${b:-c", "a${b c}", "${${PATH", "a$${", "a${:-b}"] {
+        assert_eq!(read(text).unwrap().as_deref(), Some(text));
+    }
+    assert!(!read("${NOT_SET_HERE}").err().unwrap().to_string().contains("canary"));
+}
+
+#[test]
+fn a_mapper_with_more_than_a_prefix_is_refused() {
+    let mapper = "!<com.acme.Mapper> {prefix: 'a:', suffix: ':b'}";
+    let yaml = format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
+    assert_eq!(super::read(&yaml).map(drop).unwrap_err().kind(), ErrorKind::Unsupported);
 }

@@ -38,24 +38,28 @@ pub(super) fn is_almost(one: &str, other: &str) -> bool {
     costs[other.len()] <= 2
 }
 
-/// Replaces `${NAME}` and `${NAME:-default}` by the environment.
+/// Replaces `${NAME}` and `${NAME:-default}` by the environment. A `${` before anything else than a name is text, as in
+/// Redisson: it may be a part of a password.
 pub(super) fn substitute(yaml: &str) -> Result<String> {
     let mut out = String::with_capacity(yaml.len());
     let mut rest = yaml;
     while let Some(start) = rest.find("${") {
-        let Some(length) = rest[start..].find('}') else {
-            return Err(config("a ${ without its } in the configuration"));
-        };
-        let inside = &rest[start + 2..start + length];
+        let (before, after) = rest.split_at(start + 2);
+        let inside = after.lines().next().and_then(|line| line.split_once('}')).map_or("", |(inside, _)| inside);
         let (variable, default) =
             inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
+        if variable.is_empty() || variable.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.') {
+            out.push_str(before);
+            rest = after;
+            continue;
+        }
         out.push_str(&rest[..start]);
         match (std::env::var(variable), default) {
             (Ok(value), _) => out.push_str(&value),
             (Err(_), Some(default)) => out.push_str(default),
             (Err(_), None) => return Err(config(&format!("the environment variable {variable} is not set"))),
         }
-        rest = &rest[start + length + 1..];
+        rest = &after[inside.len() + 1..];
     }
     out.push_str(rest);
     Ok(out)
@@ -69,9 +73,11 @@ pub(super) fn class_of(settings: Option<&Value>, key: &str) -> Option<String> {
     }
 }
 
-/// The prefix in the fields of a mapper, if the mapper has one.
+/// The prefix in the fields of a mapper, if the mapper has one, and nothing else but its class.
 pub(super) fn prefix(fields: &Value) -> Option<String> {
-    Some(fields.as_mapping()?.get("prefix")?.as_str()?.to_owned())
+    let fields = fields.as_mapping()?;
+    let are_known = fields.keys().all(|key| matches!(key.as_str(), Some("class" | "prefix")));
+    Some(fields.get("prefix").filter(|_| are_known)?.as_str()?.to_owned())
 }
 
 pub(super) fn name(key: &Value) -> Result<&str> {
@@ -89,7 +95,9 @@ pub(super) fn text(key: &str, value: &Value) -> Result<String> {
 }
 
 pub(super) fn number(key: &str, value: &Value) -> Result<u64> {
-    value.as_u64().ok_or_else(|| bad(key, "a whole number"))
+    // In quotes, as around a variable, it is a number, too.
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    number.ok_or_else(|| bad(key, "a whole number"))
 }
 
 pub(super) fn millis(key: &str, value: &Value) -> Result<Duration> {
