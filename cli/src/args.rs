@@ -139,12 +139,6 @@ impl Connection {
         let (servers, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         format!("{scheme}://{}{path}", servers.rsplit('@').next().unwrap_or_default())
     }
-
-    /// For a list of whole names: the connection without its prefix, and the prefix before the beginning of a name.
-    pub(crate) fn of_whole_names(&self, beginning: &str) -> (Self, String) {
-        let prefix = self.prefix.as_deref().unwrap_or_default();
-        (Self { prefix: None, ..self.clone() }, format!("{prefix}{beginning}"))
-    }
 }
 
 #[cfg(test)]

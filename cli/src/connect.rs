@@ -28,6 +28,15 @@ pub(crate) fn builder(options: &Connection) -> Result<ClientBuilder, Failure> {
     Ok(builder.client_name("lockson-cli"))
 }
 
+/// For a list of whole names: a client without a prefix, and the prefix, of whatever option, before the beginning of a
+/// name.
+pub(crate) fn of_whole_names(options: &Connection, beginning: &str) -> Result<(Client, String), Failure> {
+    let builder = builder(options)?;
+    let mut whole = builder.clone().connect_lazily()?.get_lock(format!("{beginning}*")).name().to_owned();
+    whole.pop();
+    Ok((builder.name_prefix("").connect()?, whole))
+}
+
 fn tls(options: &Connection) -> Option<Tls> {
     let tls = options.ca.as_ref().map(|file| Tls::new().with_ca_file(file));
     match (&options.cert, &options.key) {

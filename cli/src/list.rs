@@ -14,8 +14,7 @@ use crate::{Failure, connect};
 
 /// Lists locks.
 pub(crate) fn ls(connection: &Connection, beginning: &str, listing: Listing) -> Result<ExitCode, Failure> {
-    let (connection, beginning) = connection.of_whole_names(beginning);
-    let client = connect::builder(&connection)?.connect()?;
+    let (client, beginning) = connect::of_whole_names(connection, beginning)?;
     let (found, is_cut) = look(&client, &beginning, listing)?;
     if let Some(why) = found.iter().find_map(Inspection::without_clients) {
         report(format_args!("the processes of holders are not known: {why}"));
@@ -38,8 +37,7 @@ pub(crate) fn top(
     every: Duration,
     listing: Listing,
 ) -> Result<ExitCode, Failure> {
-    let (connection, beginning) = connection.of_whole_names(beginning);
-    let client = connect::builder(&connection)?.connect()?;
+    let (client, beginning) = connect::of_whole_names(connection, beginning)?;
     let mut seen = Seen::new(Instant::now(), Duration::MAX);
     loop {
         let (found, is_cut) = match look(&client, &beginning, listing) {

@@ -41,10 +41,9 @@ pub(crate) struct Options {
 pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCode, Failure> {
     let listener = TcpListener::bind(options.listen)?;
     let secret = Uuid::new_v4().simple().to_string();
-    let (connection, beginning) = connection.of_whole_names(&options.beginning);
+    let (client, beginning) = connect::of_whole_names(connection, &options.beginning)?;
     let title = format!("Locks {beginning}* at {}", connection.place());
-    let client = connect::builder(&connection)?.connect()?;
-    println!("http://{}/{secret}/", listener.local_addr()?);
+    writeln!(io::stdout(), "http://{}/{secret}/", listener.local_addr()?)?;
     io::stdout().flush()?;
     let looks = Mutex::new(Looks { last: None, seen: Seen::new(Instant::now(), LONGEST_GAP) });
     let page = Page { client, options, beginning, title, secret, looks };

@@ -207,6 +207,24 @@ fn certificates_prefix_and_redissons_file_lead_to_the_lock() {
 }
 
 #[test]
+fn a_prefix_in_redissons_file_counts_for_lists() {
+    let server = RedisServer::start();
+    let _guard = Client::connect(&server.url()).unwrap().get_lock("shop:orders").lock().unwrap();
+    let yaml = server.data_folder().join("redisson.yaml");
+    let text = format!("singleServerConfig: {{address: 'redis://{}'}}", server.address());
+    std::fs::write(&yaml, text + "\nnameMapper: !<com.acme.Mapper> {prefix: 'shop:'}\n").unwrap();
+    let listed = |more: &[&str]| {
+        let arguments = [&["--redisson-yaml", yaml.to_str().unwrap(), "ls", "--json"], more].concat();
+        let output = lockson("redis://127.0.0.1:1", &arguments);
+        if output.stdout.is_empty() { Value::Null } else { json(&output)["name"].take() }
+    };
+    assert_eq!(listed(&[]), "shop:orders");
+    assert_eq!(listed(&["ord"]), "shop:orders");
+    assert_eq!(listed(&["--prefix", "shop:ord"]), "shop:orders", "the option counts more");
+    assert_eq!(listed(&["--prefix", "till:"]), Value::Null);
+}
+
+#[test]
 fn top_looks_again_and_again() {
     let server = RedisServer::start();
     let client = Client::connect(&server.url()).unwrap();
