@@ -205,13 +205,15 @@ impl Dial<'_> {
         let mut packed = vec![];
         commands.iter().for_each(|(_, command)| command.write_packed_command(&mut packed));
         let sent = login.map_or(Ok(()), |login| connection.send(login, deadline));
-        sent.and_then(|()| connection.send(&packed, deadline)).map_err(|error| lost(Moment::Greeting, error))?;
+        // A server without room for the connection says so, and closes it before it is asked anything.
+        let mut unsent = sent.and_then(|()| connection.send(&packed, deadline)).err();
         let steps =
             login.map(|_| IntroductionStep::Login).into_iter().chain(commands.into_iter().map(|(step, _)| step));
         let (mut moment, mut refused_login) = (Moment::Greeting, None);
         for step in steps {
             let reply = connection.receive(deadline);
-            let reply = reply.map_err(|error| refused_login.take().unwrap_or_else(|| lost(moment, error)))?;
+            let mut cause = |error| lost(moment, unsent.take().unwrap_or(error));
+            let reply = reply.map_err(|error| refused_login.take().unwrap_or_else(|| cause(error)))?;
             moment = Moment::Request;
             let is_told = step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
             if is_told && text_of(&reply).as_deref() != node.as_deref() {

@@ -63,6 +63,8 @@ impl IntroductionStep {
                 let advice = "the URL names a user and no password; a password alone is written redis://:password@host";
                 Some(refusal.of_login().advising(advice))
             }
+            // This came before the login was read, for instance by a server without room for the connection.
+            Self::Login if refusal.is_transient() || refusal.word() == "DENIED" => Some(refusal),
             // Some servers quote the part of a command that is invalid, here the password.
             Self::Login => Some(refusal.of_login()),
             Self::Database => Some(refusal),

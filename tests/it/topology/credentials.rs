@@ -164,6 +164,22 @@ fn a_stale_token_is_asked_for_once_more() {
 }
 
 #[test]
+fn a_server_without_room_refuses_no_credentials() {
+    let (server, vault) = (server(&password(0)), Vault::with(&password(0)));
+    let mut only = server.connection();
+    redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).exec(&mut only).unwrap();
+    let by_url = Client::builder(&server.url().replace("//", &format!("//app:{}@", password(0))));
+    for builder in [by_url, builder(&server, vault.clone())] {
+        let error = builder.connect().unwrap_err();
+        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some("MAXCLIENTS")), "{error}");
+        assert!(error.to_string().contains("max number of clients reached"), "{error}");
+    }
+    assert_eq!(vault.refused(), 0);
+    redis::cmd("CONFIG").arg(&["SET", "maxclients", "100"]).exec(&mut only).unwrap();
+    builder(&server, vault).connect().unwrap();
+}
+
+#[test]
 fn refused_credentials_are_told_and_asked_for_twice() {
     let server = server(&password(0));
     let check = |provider: &dyn Fn(usize) -> String, logins: u64| {
