@@ -94,10 +94,10 @@ pub(crate) struct Identity {
     pub(crate) number: ServerNumber,
     pub(crate) id: u64,
     /// The address of the client as the server sees it. A restarted server counts connections from 1 again; number
-    /// and address together never match another connection.
+    /// and address together never match another connection, but for a Unix socket, where all clients have one address.
     pub(crate) address: Option<String>,
-    /// The address of the server as the server sees it, and the address that was dialled. Both tell whether a later
-    /// connection reaches the same server.
+    /// The address of the server as the server sees it, or when its Unix socket was made, which is at each start; and the
+    /// address that was dialled. Both tell whether a later connection reaches the same server.
     pub(crate) server: Option<String>,
     pub(crate) peer: Option<SocketAddr>,
     /// How often the server had moved to another place when the connection was opened.

@@ -184,6 +184,11 @@ impl Dial<'_> {
         self.introduce(&mut connection, login.as_ref().map(|login| (**login).as_ref()), deadline)?;
         if let Some(identity) = &mut connection.identity {
             (identity.number, identity.peer) = (dialer.number, peer);
+            if let Endpoint::Unix(path) = endpoint
+                && let Ok(made) = std::fs::metadata(path).and_then(|file| file.modified())
+            {
+                identity.server = Some(format!("{made:?}"));
+            }
         }
         Ok(connection)
     }

@@ -224,6 +224,40 @@ fn a_fence_after_a_restart_spares_a_reused_number() {
     });
 }
 
+#[test]
+fn a_fence_behind_a_unix_socket_spares_a_reused_number() {
+    let server = RedisServer::start();
+    let open = || redis::Client::open(server.unix_url()).unwrap().get_connection().unwrap();
+    let number = |connection: &mut redis::Connection| redis::cmd("CLIENT").arg("ID").query::<u64>(connection).unwrap();
+    // Only the client goes through the link.
+    let link = server.data_folder().join("link.sock");
+    std::os::unix::fs::symlink(server.socket(), &link).unwrap();
+    let before: Vec<_> = (0..40).map(|_| open()).collect();
+    let client = Client::builder(&format!("redis+unix://{}", link.display())).command_timeout(ms(2_000));
+    let client = client.connect().unwrap();
+    let ours = number(&mut open()) - 1;
+    drop(before);
+    server.pause();
+    thread::scope(|scope| {
+        let locking =
+            scope.spawn(|| client.get_lock("job").owned().try_lock_for(SOON).unwrap().expect("the lock is free"));
+        thread::sleep(ms(200));
+        fs::remove_file(&link).unwrap();
+        server.kill();
+        server.start_again();
+        let mut namesake = open();
+        let mut others = vec![];
+        while number(&mut namesake) < ours {
+            others.push(std::mem::replace(&mut namesake, open()));
+        }
+        assert_eq!(number(&mut namesake), ours, "the number was passed over");
+        std::os::unix::fs::symlink(server.socket(), &link).unwrap();
+        locking.join().unwrap().unlock().unwrap();
+        let pong: String = redis::cmd("PING").query(&mut namesake).expect("the connection is open");
+        assert_eq!(pong, "PONG");
+    });
+}
+
 fn number_in(rig: &Rig, hello: &lockson_harness::proxy::Request) -> u64 {
     let lockson_harness::proxy::Fate::Answered(reply) = rig.proxy.fate(hello) else {
         panic!("the request has no answer")
