@@ -95,7 +95,7 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
         Some(LockKind::Token) => {
             Err("any text in Redis looks like a token lock; give --owner with the value that `show` prints".into())
         }
-        Some(LockKind::Group) => Err("a group is freed value by value; give --value VALUE".into()),
+        Some(LockKind::Group) => Err(BY_VALUE.into()),
         Some(LockKind::Leader) => Ok(client.get_election(name).depose()?),
         kind => Ok(lock_of(client, name, kind).force_unlock()?),
     }
@@ -103,14 +103,18 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
 
 /// Frees the hold, the permit or the place in a queue of one owner. Returns whether it was there.
 pub(crate) fn free_owner(client: &Client, name: &str, owner: &str, before: &Inspection) -> Result<bool, Failure> {
-    if before.kind() == Some(LockKind::Permit) {
-        return free_permits(client, name, vec![owner.parse()?]);
+    match before.kind() {
+        Some(LockKind::Permit) => return free_permits(client, name, vec![owner.parse()?]),
+        Some(LockKind::Group) => return Err(BY_VALUE.into()),
+        _ => {}
     }
     let is_there = before.holders().iter().any(|holder| holder.owner() == owner)
         || before.waiters().iter().any(|waiter| waiter.owner() == owner);
     lock_of(client, name, before.kind()).force_unlock_owner(owner)?;
     Ok(is_there)
 }
+
+const BY_VALUE: &str = "a group is freed value by value; give --value VALUE";
 
 /// The handle whose release wakes the waiters of this kind.
 fn lock_of(client: &Client, name: &str, kind: Option<LockKind>) -> Lock {

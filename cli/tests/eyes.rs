@@ -124,6 +124,18 @@ fn one_owner_is_freed_and_others_stay() {
 }
 
 #[test]
+fn an_owner_of_a_group_is_freed_by_its_value() {
+    let server = RedisServer::start();
+    let guard = Client::connect(&server.url()).unwrap().get_group_lock("seats", ["a1"]).lock().unwrap();
+    let shown = json(&lockson(&server.url(), &["show", "seats", "--json"]));
+    let owner = shown["holders"][0]["owner"].as_str().unwrap();
+    let freed = lockson(&server.url(), &["free", "seats", "--owner", owner, "--reason", "test"]);
+    assert_eq!(code(&freed), 125);
+    assert!(String::from_utf8_lossy(&freed.stderr).contains("give --value VALUE"), "{freed:?}");
+    assert!(guard.is_held());
+}
+
+#[test]
 fn data_is_neither_shown_as_a_lock_nor_freed() {
     let server = RedisServer::start();
     server.run(&["HSET", "orders", "customer", "7", "total", "99"]);
