@@ -152,6 +152,8 @@ fn the_environment_fills_in() {
     let path = std::env::var("PATH").unwrap();
     assert_eq!(substitute("a ${PATH} b ${NOT_SET_HERE:-c:d}").unwrap(), format!("a {path} b c:d"));
     assert_eq!(substitute("${NOT_SET_HERE}").unwrap_err().kind(), ErrorKind::Config);
+    let comment = "a: b\n  # password: ${NOT_SET_HERE} ${PATH}\n";
+    assert_eq!(substitute(&format!("{comment}${{PATH}}")).unwrap(), format!("{comment}{path}"));
 }
 
 /// The URL of the servers of a configuration.

@@ -39,21 +39,23 @@ pub(super) fn is_almost(one: &str, other: &str) -> bool {
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` by the environment. A `${` before anything else than a name is text, as in
-/// Redisson: it may be a part of a password.
+/// Redisson: it may be a part of a password. So is all of a line that is a comment.
 pub(super) fn substitute(yaml: &str) -> Result<String> {
     let mut out = String::with_capacity(yaml.len());
     let mut rest = yaml;
     while let Some(start) = rest.find("${") {
-        let (before, after) = rest.split_at(start + 2);
+        let after = &rest[start + 2..];
         let inside = after.lines().next().and_then(|line| line.split_once('}')).map_or("", |(inside, _)| inside);
         let (variable, default) =
             inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
-        if variable.is_empty() || variable.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.') {
-            out.push_str(before);
+        out.push_str(&rest[..start]);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let is_comment = out.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('#'));
+        if is_comment || variable.is_empty() || !variable.chars().all(is_name) {
+            out.push_str("${");
             rest = after;
             continue;
         }
-        out.push_str(&rest[..start]);
         match (std::env::var(variable), default) {
             (Ok(value), _) => out.push_str(&value),
             (Err(_), Some(default)) => out.push_str(default),
