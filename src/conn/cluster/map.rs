@@ -1,6 +1,6 @@
 //! The map of the cluster: which member stores which slot, as far as this client knows; and the slot of a key.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::member_view::MemberView;
 use crate::conn::address::Endpoint;
@@ -26,8 +26,11 @@ impl Map {
 
     /// Returns the members that store slots, each once.
     pub(super) fn masters(&self) -> Vec<ServerNumber> {
-        let masters: BTreeSet<_> = self.masters.iter().copied().flatten().collect();
-        masters.into_iter().collect()
+        let mut masters: Vec<_> = self.masters.iter().copied().flatten().collect();
+        masters.dedup(); // a run of slots is one member's: few are left to sort
+        masters.sort_unstable();
+        masters.dedup();
+        masters
     }
 
     /// Records the word of a member about one slot.
