@@ -109,6 +109,12 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     ),
     ("engine/release.rs", "if !chosen.hand(handed) {", "if !chosen.hand(handed) && !MISTAKE {"),
     ("engine/release.rs", "|| hold.requests.has_doubt() ||", "|| (!MISTAKE && hold.requests.has_doubt()) ||"),
+    // A thread that waits in line looks again and again whether it is the first.
+    (
+        "engine/acquire/waiting.rs",
+        "successor.falls_asleep();\n        }\n",
+        "successor.falls_asleep();\n        }\n        if MISTAKE { return Ok(()); }\n",
+    ),
     // A red lock that a minority grants, or a server that has forgotten its vote.
     ("red/votes.rs", "    servers / 2 + 1\n", "    servers / 2 + usize::from(!MISTAKE)\n"),
     (
@@ -142,7 +148,7 @@ pub fn hot_kind(place: usize) -> Option<&'static str> {
         file if file.starts_with("red/") => Some("red"),
         "latch.rs" => Some("latch"),
         // Plain locks are handed on.
-        "engine/release.rs" => Some("plain"),
+        "engine/release.rs" | "engine/acquire/waiting.rs" => Some("plain"),
         _ if right.contains("succeeds_with") => Some("plain"),
         _ => None,
     }

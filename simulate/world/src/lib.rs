@@ -69,6 +69,8 @@ struct Task {
     /// The connections on which it waits for bytes, beside its wakers.
     hears: Vec<u64>,
     bell: Arc<parking_lot::Condvar>,
+    /// Its steps since it waited last.
+    busy: u64,
 }
 
 enum Doing {
@@ -221,6 +223,12 @@ impl World {
     pub(crate) fn step(self: &Arc<Self>, me: usize) {
         let mut state = self.state.lock();
         state.steps += 1;
+        state.tasks[me].busy += 1;
+        if state.tasks[me].busy > MOST_AT_A_STRETCH {
+            let name = state.tasks[me].name.clone();
+            drop(state);
+            self.fail(format!("thread {name} never sleeps"));
+        }
         if state.below(CHANCE_OF_A_CHANGE) == 0 {
             state.tasks[me].doing = Doing::Ready;
             self.pass_on(state, me);
@@ -233,6 +241,9 @@ impl World {
         state.steps += 1;
         let until = longest.map(|longest| state.now.saturating_add(nanos(longest)));
         state.tasks[me].doing = Doing::Waiting { what, until };
+        if !matches!(what, What::Mutex(_)) {
+            state.tasks[me].busy = 0;
+        }
         self.pass_on(state, me);
     }
 
@@ -415,7 +426,7 @@ impl State {
 
 impl Task {
     fn named(name: &str, group: usize) -> Self {
-        Self { name: name.to_owned(), group, doing: Doing::Ready, hears: vec![], bell: Arc::default() }
+        Self { name: name.to_owned(), group, doing: Doing::Ready, hears: vec![], bell: Arc::default(), busy: 0 }
     }
 }
 
@@ -427,3 +438,5 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
 const CHANCE_OF_A_CHANGE: u64 = 3;
 const LONGEST_END: Duration = Duration::from_secs(600);
 const LONGEST_STORY: usize = 400;
+/// No thread of the library runs on for longer without a wait.
+const MOST_AT_A_STRETCH: u64 = 5_000;
