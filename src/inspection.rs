@@ -51,8 +51,8 @@ record! {
         /// Returns the text of the candidate that leads.
         leader: Option<String> => [Option<&str>],
         /// Returns for how long an election is led, or a fenced lock is held by a client of this library: its token is
-        /// the time of the server at its grant, unless that clock was set back. Redis does not record since when others are held. A plain lock of the
-        /// same name draws no token, and shows the age of the last one.
+        /// the time of the server at its grant, unless that clock was set back. Redis does not record since when others
+        /// are held. A plain lock of the same name draws no token, and shows the age of the last one.
         held_for: Option<Duration> => [Option<Duration>],
         /// Returns the commands that the user may not run, as an ACL writes them, and the keys that the user may not
         /// read, with `~` in front. Their part is missing.

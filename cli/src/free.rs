@@ -85,10 +85,7 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     }
     match before.kind() {
         None => Ok(false),
-        Some(LockKind::Permit) => {
-            let ids = before.holders().iter().map(|holder| holder.owner().parse());
-            free_permits(client, name, ids.collect::<Result<_, _>>()?)
-        }
+        Some(LockKind::Permit) => free_all_permits(client, name, before),
         Some(LockKind::Semaphore) => {
             Err("a semaphore or a latch has no holder; give --permits NUMBER or --latch".into())
         }
@@ -125,6 +122,20 @@ fn lock_of(client: &Client, name: &str, kind: Option<LockKind>) -> Lock {
         Some(LockKind::Read) => client.get_read_write_lock(name).read(),
         Some(LockKind::Token) => client.get_token_lock(name),
         _ => client.get_lock(name),
+    }
+}
+
+/// Gives the permits back that were listed, and goes on where a list was cut.
+fn free_all_permits(client: &Client, name: &str, before: &Inspection) -> Result<bool, Failure> {
+    let (mut freed, mut found) = (false, before.clone());
+    loop {
+        let ids = found.holders().iter().map(|holder| holder.owner().parse());
+        let some = free_permits(client, name, ids.collect::<Result<_, _>>()?)?;
+        freed |= some;
+        if !some || found.holder_count() <= found.holders().len() as u64 {
+            return Ok(freed);
+        }
+        found = client.inspect(name)?;
     }
 }
 

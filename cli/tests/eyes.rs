@@ -12,7 +12,7 @@ use std::thread;
 
 use lockson::{Client, Lock};
 use lockson_harness::{Authority, HelperProcess, RedisCluster, RedisServer, SentinelSet, Validity, eventually};
-use serde_json::Value;
+use serde_json::{Value, json as value};
 
 use table::{Case, Lockson, Row, SOON};
 
@@ -133,6 +133,19 @@ fn an_owner_of_a_group_is_freed_by_its_value() {
     assert_eq!(code(&freed), 125);
     assert!(String::from_utf8_lossy(&freed.stderr).contains("give --value VALUE"), "{freed:?}");
     assert!(guard.is_held());
+}
+
+#[test]
+fn more_permits_than_are_listed_are_all_freed() {
+    let server = RedisServer::start();
+    let permits = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    permits.set_permits_once(1_001).unwrap();
+    for number in [1_000, 1] {
+        permits.acquire(number).unwrap().keep_until_expiry();
+    }
+    let freed = json(&lockson(&server.url(), &["free", "calls", "--reason", "test", "--json"]));
+    assert_eq!((&freed["freed"], &freed["before"]["holder_count"]), (&value!(true), &value!(1_001)));
+    assert_eq!(permits.available().unwrap(), 1_001);
 }
 
 #[test]
