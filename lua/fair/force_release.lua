@@ -23,16 +23,27 @@ end
 redis.call('del', KEYS[1])
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- Drop the head if its patience ended, its deadline passed, or its deadline is missing.
-local head = redis.call('lindex', queue, 0)
+-- The first live waiter: its patience has not ended, and its deadline exists and has not passed.
+local head, gone, spared = redis.call('lindex', queue, 0), 0, nil
 while head do
-  if tonumber(redis.call('zscore', alive, head) or redis.call('zscore', deadlines, head) or 0) > now then
-    redis.pcall(ARGV[3], ARGV[1] .. ':' .. head, ARGV[2])
+  local silent = redis.call('zscore', alive, head)
+  if tonumber(silent or redis.call('zscore', deadlines, head) or 0) > now then
     break
   end
-  redis.call('zrem', deadlines, head)
-  redis.call('zrem', alive, head)
-  redis.call('lpop', queue)
-  head = redis.call('lindex', queue, 0)
+  spared = spared or silent and gone
+  gone = gone + 1
+  head = redis.call('lindex', queue, gone)
+end
+if not head and spared then
+  -- All waiters were silent: perhaps the server was out of reach. The first one of this library gets the message.
+  head, gone = redis.call('lindex', queue, spared), spared
+end
+for _ = 1, gone do
+  local waiter = redis.call('lpop', queue)
+  redis.call('zrem', deadlines, waiter)
+  redis.call('zrem', alive, waiter)
+end
+if head then
+  redis.pcall(ARGV[3], ARGV[1] .. ':' .. head, ARGV[2])
 end
 return 1

@@ -26,32 +26,42 @@ local free = redis.call('exists', lock) == 0
 if not free and not was_first then
   return 1
 end
--- Drop the head if its patience ended, its deadline passed, or its deadline is missing. A waiter of Redisson that
--- becomes the head gets at least the patience of this library.
-local head, head_ends = redis.call('lindex', queue, 0), 0
+-- The first live waiter: its patience has not ended, and its deadline exists and has not passed. A waiter of Redisson
+-- that becomes the head gets at least the patience of this library. While the lock is held, silence is not judged.
+local head, head_ends, gone, spared = redis.call('lindex', queue, 0), 0, 0, nil
 while head do
   local silent = redis.call('zscore', alive, head)
   head_ends = tonumber(silent or redis.call('zscore', deadlines, head) or 0)
   if was_first and not silent and head_ends > 0 then
     head_ends = math.max(head_ends, comes_by)
   end
-  if head_ends > now then
+  if head_ends > now or silent and not free then
     break
   end
-  redis.call('zrem', deadlines, head)
-  redis.call('zrem', alive, head)
-  redis.call('lpop', queue)
-  head = redis.call('lindex', queue, 0)
+  spared = spared or silent and gone
+  gone = gone + 1
+  head = redis.call('lindex', queue, gone)
+end
+if not head and spared then
+  -- All waiters were silent: perhaps the server was out of reach. The first one of this library gets the message.
+  head, gone = redis.call('lindex', queue, spared), spared
+end
+for _ = 1, gone do
+  local waiter = redis.call('lpop', queue)
+  redis.call('zrem', deadlines, waiter)
+  redis.call('zrem', alive, waiter)
 end
 if not head then
   return 1
 end
 -- The removed owner may have been the head: then the next waiter is the head now.
-if free and redis.call('llen', queue) > 1 then
+if free and head_ends > now and redis.call('llen', queue) > 1 then
   head_ends = math.min(head_ends, comes_by)
   redis.call('zadd', alive, 'xx', head_ends, head)
 end
-redis.call('zadd', deadlines, string.format('%.0f', head_ends), head)
+if head_ends > now then
+  redis.call('zadd', deadlines, string.format('%.0f', head_ends), head)
+end
 if free then
   redis.pcall(ARGV[5], ARGV[3] .. ':' .. head, ARGV[4])
 end

@@ -38,34 +38,34 @@ end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The first live waiter: its patience has not ended, and its deadline exists and has not passed.
-local first = redis.call('lindex', queue, 0)
-local head, head_ends, gone = first, 0, 0
+local head, head_ends, gone, spared = redis.call('lindex', queue, 0), 0, 0, nil
 while head do
-  head_ends = tonumber(redis.call('zscore', alive, head) or redis.call('zscore', deadlines, head) or 0)
+  local silent = redis.call('zscore', alive, head)
+  head_ends = tonumber(silent or redis.call('zscore', deadlines, head) or 0)
   if head_ends > now then
     break
   end
+  spared = spared or silent and gone
   gone = gone + 1
   head = redis.call('lindex', queue, gone)
 end
-if first and not head and redis.call('zscore', alive, first) then
-  -- All waiters were silent: perhaps the server was out of reach. The first waiter stays and gets the message.
-  head = first
-else
-  for _ = 1, gone do
-    local waiter = redis.call('lpop', queue)
-    redis.call('zrem', deadlines, waiter)
-    redis.call('zrem', alive, waiter)
-  end
-  -- A lone waiter delays no other waiter, and a waiter that joins behind counts from this deadline.
-  if redis.call('llen', queue) > 1 then
-    local comes_by = math.min(head_ends, now + tonumber(ARGV[7]))
-    redis.call('zadd', deadlines, comes_by, head)
-    redis.call('zadd', alive, 'xx', comes_by, head)
-  end
+if not head and spared then
+  -- All waiters were silent: perhaps the server was out of reach. The first one of this library gets the message.
+  head, gone = redis.call('lindex', queue, spared), spared
+end
+for _ = 1, gone do
+  local waiter = redis.call('lpop', queue)
+  redis.call('zrem', deadlines, waiter)
+  redis.call('zrem', alive, waiter)
 end
 if not head then
   return {1, 0}
+end
+-- A lone waiter delays no other waiter, and a waiter that joins behind counts from this deadline.
+if head_ends > now and redis.call('llen', queue) > 1 then
+  local comes_by = math.min(head_ends, now + tonumber(ARGV[7]))
+  redis.call('zadd', deadlines, comes_by, head)
+  redis.call('zadd', alive, 'xx', comes_by, head)
 end
 local receivers = redis.pcall(ARGV[6], ARGV[4] .. ':' .. head, ARGV[5])
 if type(receivers) ~= 'number' then

@@ -258,6 +258,50 @@ fn an_outage_beyond_the_patience_costs_no_waiter_its_place() {
 }
 
 #[test]
+fn after_an_outage_no_first_request_costs_a_place() {
+    type Act = fn(Queue<'_>, &Java);
+    let acts: [(&str, usize, Act); 4] = [
+        ("a release behind one of Java", 0, |queue, java| {
+            queue.server.run(&["LPUSH", &queue.list(), &java.owner]);
+            queue.server.run(&["ZADD", &queue.deadlines(), &(now_ms(queue.server) - 1).to_string(), &java.owner]);
+            release(queue, "holder:1.1");
+        }),
+        ("a forced release", 0, |queue, _| {
+            let force = include_str!("../../../../lua/fair/force_release.lua");
+            assert_eq!(run::<i64>(queue, force, &["channel", "0", "PUBLISH"]), 1);
+        }),
+        ("a waiter that leaves a held lock before one of Java", 1, |queue, java| {
+            assert!(java.ask().is_some());
+            give_up(queue, "first:1.1");
+            java.give_up(300_000);
+        }),
+        ("a waiter that leaves a free lock", 1, |queue, _| {
+            queue.server.run(&["DEL", "job"]);
+            give_up(queue, "first:1.1");
+        }),
+    ];
+    for (what, left, act) in acts {
+        let server = RedisServer::start();
+        let (queue, java) = (Queue { server: &server, name: "job" }, Java::new(&server, "job", 1));
+        assert!(ask(queue, "holder:1.1"));
+        let owners = ["first:1.1", "second:1.1", "third:1.1"];
+        for owner in owners {
+            assert!(!ask(queue, owner));
+            server.run(&["ZADD", &queue.alive(), &(now_ms(&server) - 2 * PATIENCE_MS).to_string(), owner]);
+        }
+        let mut messages = server.connection();
+        let () = redis::cmd("SUBSCRIBE").arg(format!("channel:{}", owners[left])).query(&mut messages).unwrap();
+        act(queue, &java);
+        assert_eq!(queue.owners(), owners[left..], "{what}");
+        let is_free = server.query::<i64>(&["EXISTS", "job"]) == 0;
+        assert!(!is_free || heard(&mut messages), "{what}: the first waiter is told");
+        server.run(&["DEL", "job"]);
+        assert!(!ask(queue, "third:1.1"), "{what}");
+        assert!(ask(queue, owners[left]), "{what}");
+    }
+}
+
+#[test]
 fn a_deadline_follows_how_many_of_java_are_in_front() {
     let (server, name) = (RedisServer::shared(), fresh("fair"));
     let queue = Queue { server, name: &name };
