@@ -355,7 +355,7 @@ fn word_of(command: &Cmd, at: usize) -> &[u8] {
 }
 
 /// The field of a group's deadline or hold count without its ending.
-fn of_group(field: &str) -> Option<&str> {
+pub(super) fn of_group(field: &str) -> Option<&str> {
     GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))
 }
 

@@ -6,6 +6,7 @@ use redis::Value;
 
 use super::Call;
 use super::answer::{IfLock, NotALock};
+use super::inspection::of_group;
 use super::reply::{int, list, text};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
@@ -78,7 +79,8 @@ pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
 fn with_sides(fields: Vec<(String, String)>) -> IfLock<Vec<(String, String)>> {
     let is_mode = |(field, _): &(String, String)| field == "mode";
     let has_mode = matches!(fields.len(), 0 | 3) || fields.iter().any(is_mode);
-    let are_owners = fields.iter().all(|field| is_mode(field) || is_owner(&field.0));
+    // A part of a group's value has an owner in its middle.
+    let are_owners = fields.iter().all(|field| is_mode(field) || is_owner(&field.0) && of_group(&field.0).is_none());
     if has_mode && are_owners { Ok(fields) } else { Err(NotALock) }
 }
 
@@ -134,6 +136,15 @@ pub(crate) const MOST_PERMITS: u32 = i32::MAX.cast_unsigned();
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_group_are_no_sides() {
+        let sides = |fields: [&str; 3]| with_sides(fields.map(|field| (field.to_owned(), "1".to_owned())).into());
+        assert!(sides(["a:1.1", "b:2.1", "c:3"]).is_ok(), "readers");
+        let value = "DqvoYruF5eyLDrILcprmBw";
+        let [ends, count] = ["expire_time", "lock_count"].map(|part| format!("{value}:a:1.1:{part}"));
+        assert!(sides([&ends, &count, "a:1.1"]).is_err() && sides([value, &ends, &count]).is_err());
+    }
 
     #[test]
     fn fields_are_read_in_both_protocols() {
