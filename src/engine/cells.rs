@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use crate::conn::Server;
 use crate::engine::per_server::PerServer;
-use crate::name::LockName;
 use crate::sync::{AtomicBool, Ordering};
 use hub::{Hub, Reports};
 use queues::Queues;
@@ -27,8 +26,8 @@ pub(crate) struct Cells {
     pub(crate) registry: Registry,
     pub(crate) waiters: Waiters,
     /// Of the threads that want a lock, the first asks Redis.
-    pub(crate) local_queues: Queues<LockName>,
-    pub(crate) counted_queues: Queues<String>,
+    pub(crate) local_queues: Queues,
+    pub(crate) counted_queues: Queues,
     pub(crate) stand_backs: StandBacks,
     pub(crate) taken: AllTaken,
     hubs: PerServer<Hub>,
@@ -86,6 +85,7 @@ mod tests {
     use super::hub::Report;
     use super::*;
     use crate::bell::Bell;
+    use crate::name::LockName;
 
     #[derive(Debug)]
     struct Nobody;

@@ -145,11 +145,11 @@ impl Reports for Weak<Keeper> {
                 keeper.verify_holds(&name);
                 cells.local_queues.hint(&name);
             }
-            Report::Counted { channel, payload, announced } => {
-                if let Some(name) = announced {
+            Report::Counted { name, payload, is_own } => {
+                if !is_own {
                     cells.stand_backs.with(&name, |turn, _, now| turn.heard(now));
                 }
-                cells.counted_queues.message(&channel, &payload);
+                cells.counted_queues.message(&name, &payload);
             }
             Report::Invalidated(None) => keeper.watchdog(server).put(|events| events.flushed = true),
             Report::Invalidated(Some(keys)) => {

@@ -211,7 +211,7 @@ impl Engine {
             // thread in line heeds no message of this process.
             match hold.kind.queueing() {
                 Queueing::Counted(_) if goes_on || receivers.is_none_or(|receivers| receivers <= 1) => {
-                    self.cells.counted_queues.hint(&hold.channel());
+                    self.cells.counted_queues.hint(&hold.name);
                 }
                 Queueing::Line => self.cells.local_queues.hint(&hold.name),
                 _ => {}

@@ -58,8 +58,8 @@ impl Subject {
 pub(crate) struct Message<Waiter> {
     /// Another client published about this lock.
     pub(crate) announced: Option<LockName>,
-    /// The message is a count, and the waiters of the channel wait for a part of it.
-    pub(crate) is_count: bool,
+    /// The message is a count, and the waiters of this semaphore wait for a part of it.
+    pub(crate) counted: Option<LockName>,
     /// The waiters to wake.
     pub(crate) wakes: Vec<Waiter>,
 }
@@ -102,8 +102,7 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         // Two names of one channel have a queue each, and a message is about the first one.
         let heeds_messages = match subject {
             Subject::Lock(_) | Subject::Other => true,
-            Subject::Queue(_) => entry.subject != subject.of_channel(),
-            Subject::Count(_) => false,
+            Subject::Queue(_) | Subject::Count(_) => entry.subject != subject.of_channel(),
         };
         entry.waiters.push((self.next, waiter, heeds_messages));
         self.next
@@ -196,14 +195,14 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         let Some(entry) = self.channels.get_mut(channel) else { return Message::default() };
         let is_own = entry.own > 0;
         entry.own = entry.own.saturating_sub(1);
-        let (name, is_count) = match &entry.subject {
-            Subject::Lock(name) | Subject::Queue(name) => (Some(name), false),
-            Subject::Count(name) => (Some(name), true),
-            Subject::Other => (None, false),
+        let (name, counted) = match &entry.subject {
+            Subject::Lock(name) | Subject::Queue(name) => (Some(name), None),
+            Subject::Count(name) => (Some(name), Some(name.clone())),
+            Subject::Other => (None, None),
         };
         let announced = name.filter(|_| !is_own).cloned();
         let woken = entry.waiters.iter().filter(|(_, _, heeds_messages)| *heeds_messages);
-        Message { announced, is_count, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
+        Message { announced, counted, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
     }
 
     /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.

@@ -103,7 +103,7 @@ impl Engine {
     /// Wakes callers of this process for whom permits are free by now, where no client heard of them.
     pub(crate) fn wake_takers(&self, name: &LockName, returned: Returned) {
         if let Returned::Done { free, receivers: None | Some(0) } = returned {
-            self.cells.counted_queues.free(&name.semaphore_channel().text(), free);
+            self.cells.counted_queues.free(name, free);
         }
     }
 }

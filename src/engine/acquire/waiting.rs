@@ -44,9 +44,9 @@ pub(crate) struct Waiting<'a> {
     /// The beginning and the deadline of the call, of which this wait may be a part.
     pub(crate) call: (Instant, Deadline),
     /// The place among the threads that want the lock, of which the first asks.
-    line: Option<Position<'a, LockName>>,
+    line: Option<Position<'a>>,
     /// The place among the threads that want a part of a count.
-    pub(crate) count: Option<Position<'a, String>>,
+    pub(crate) count: Option<Position<'a>>,
     subscription: Option<Subscription>,
     /// Whether the line decides whom a message wakes.
     line_wakes: bool,
@@ -134,8 +134,7 @@ impl<'a> Waiting<'a> {
                 self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell(), was_ahead));
             }
             Queueing::Counted(wish) if self.count.is_none() => {
-                let channel = self.name.semaphore_channel().text();
-                self.count = Some(cells.counted_queues.join(channel, wish, bell(), was_ahead));
+                self.count = Some(cells.counted_queues.join(self.name.clone(), wish, bell(), was_ahead));
             }
             _ => {}
         }
@@ -278,8 +277,11 @@ impl<'a> Waiting<'a> {
 
     /// Subscribes to the channel of a count, if the thread wants a part of one. Returns what [`arm`](Self::arm) does.
     pub(crate) fn arm_count(&mut self) -> Result<bool> {
-        let Some(channel) = self.count.as_ref().map(|position| position.key().clone()) else { return Ok(false) };
-        self.arm_for(&Subject::Count(self.name.clone()), |_| channel)
+        if self.count.is_none() {
+            return Ok(false);
+        }
+        let name = self.name;
+        self.arm_for(&Subject::Count(name.clone()), |_| name.semaphore_channel().text())
     }
 
     fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {

@@ -45,8 +45,8 @@ struct State {
 pub(crate) enum Report {
     /// Another client published a message about this lock.
     Announced(LockName),
-    /// A message with a count arrived on this channel; `announced` where another client published it.
-    Counted { channel: String, payload: Vec<u8>, announced: Option<LockName> },
+    /// A message with a count arrived for this semaphore; `is_own` where this process published it.
+    Counted { name: LockName, payload: Vec<u8>, is_own: bool },
     /// Tracked keys were changed or deleted; `None` means all keys.
     Invalidated(Option<Vec<String>>),
     /// Changes of keys are heard from now on, or the server refuses to tell them.
@@ -250,8 +250,8 @@ impl Audience for Hub {
                 (channels.elsewhere(&names, Instant::now()), Some(Report::Elsewhere(refusal)))
             }
             ListenerEvent::Message { channel, payload } => {
-                let Message { announced, is_count, wakes } = channels.message(&channel);
-                let counted = is_count.then(|| Report::Counted { channel, payload, announced: announced.clone() });
+                let Message { announced, counted, wakes } = channels.message(&channel);
+                let counted = counted.map(|name| Report::Counted { name, payload, is_own: announced.is_none() });
                 (wakes, counted.or(announced.map(Report::Announced)))
             }
             ListenerEvent::Invalidated(keys) => (vec![], Some(Report::Invalidated(keys))),

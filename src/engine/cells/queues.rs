@@ -1,6 +1,5 @@
 //! The queues of threads of this process that want one lock, or a part of one count, and what wakes them.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::bell::Bell;
@@ -9,11 +8,12 @@ use crate::name::LockName;
 use crate::state::counted_queue::CountedQueues;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-/// The queues of one client: by name for locks, whose waiters want one each, by channel for counts.
-pub(crate) struct Queues<Key> {
-    by_key: Mutex<CountedQueues<Key, QueuedThread>>,
-    /// The number of keys with threads; read without the mutex, so that a release to which nobody waits costs nothing.
-    keys: AtomicUsize,
+/// The queues of one client: for locks, whose waiters want one each, or for counts.
+#[derive(Default)]
+pub(crate) struct Queues {
+    by_name: Mutex<CountedQueues<LockName, QueuedThread>>,
+    /// The number of names with threads; read without the mutex, so that a release to which nobody waits costs nothing.
+    names: AtomicUsize,
 }
 
 /// What wakes a thread in a queue, and what a release can hand the lock to.
@@ -24,118 +24,101 @@ struct QueuedThread {
 }
 
 /// The place of a thread in a queue; dropping it leaves the queue.
-pub(crate) struct Position<'a, Key: Clone + Hash + Eq> {
-    queues: &'a Queues<Key>,
-    key: Key,
+pub(crate) struct Position<'a> {
+    queues: &'a Queues,
+    name: LockName,
     number: u64,
     /// What the last answer left, if messages were heard while the thread asked.
     left: Option<i64>,
 }
 
-impl<Key> Default for Queues<Key> {
-    fn default() -> Self {
-        Self { by_key: Mutex::default(), keys: AtomicUsize::new(0) }
-    }
-}
-
-impl<Key: Clone + Hash + Eq> Queues<Key> {
+impl Queues {
     /// Joins the queue: at its end, or before all others as the thread that asked ahead of them.
-    pub(crate) fn join(&self, key: Key, wish: u32, bell: &Bell, was_ahead: bool) -> Position<'_, Key> {
+    pub(crate) fn join(&self, name: LockName, wish: u32, bell: &Bell, was_ahead: bool) -> Position<'_> {
         let waiter = QueuedThread { bell: bell.clone(), successor: None };
-        let number = self.change(|queues| queues.join(&key, wish, waiter, was_ahead));
-        Position { queues: self, key, number, left: None }
+        let number = self.change(|queues| queues.join(&name, wish, waiter, was_ahead));
+        Position { queues: self, name, number, left: None }
     }
 
     /// Wakes those who may ask, because something may be free.
-    pub(crate) fn hint(&self, key: &Key) {
+    pub(crate) fn hint(&self, name: &LockName) {
         if !self.is_empty() {
-            let wakes = self.by_key.lock().hint(key);
+            let wakes = self.by_name.lock().hint(name);
             ring(&wakes);
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.load(Ordering::Acquire) == 0
+        self.names.load(Ordering::Acquire) == 0
     }
 
     /// Lets threads come or go.
-    fn change<T>(&self, change: impl FnOnce(&mut CountedQueues<Key, QueuedThread>) -> T) -> T {
-        let mut queues = self.by_key.lock();
+    fn change<T>(&self, change: impl FnOnce(&mut CountedQueues<LockName, QueuedThread>) -> T) -> T {
+        let mut queues = self.by_name.lock();
         let answer = change(&mut queues);
-        self.keys.store(queues.keys(), Ordering::Release);
+        self.names.store(queues.keys(), Ordering::Release);
         answer
     }
 
     /// Wakes in order those that want at most what is left of `free`.
-    pub(crate) fn free(&self, key: &Key, free: i64) {
-        let wakes = self.by_key.lock().free(key, free);
+    pub(crate) fn free(&self, name: &LockName, free: i64) {
+        let wakes = self.by_name.lock().free(name, free);
         ring(&wakes);
     }
-}
 
-impl Queues<LockName> {
     /// The first thread in the queue, if a release may hand the lock to it, and the number of threads.
     pub(crate) fn first(&self, name: &LockName) -> Option<(Arc<Successor>, usize)> {
         if self.is_empty() {
             return None;
         }
-        let queues = self.by_key.lock();
+        let queues = self.by_name.lock();
         let (waiter, waiting) = queues.nth(name, 0)?;
         Some((waiter.successor.clone()?, waiting))
     }
-}
 
-impl Position<'_, LockName> {
-    /// Whether a release can hand the lock to the second thread in the queue.
-    pub(crate) fn next_is_successor(&self) -> bool {
-        self.queues.by_key.lock().nth(&self.key, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
-    }
-
-    /// Lets a release hand the lock to this thread while the thread sleeps.
-    pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
-        let waiter = QueuedThread { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
-        self.queues.by_key.lock().replace(&self.key, self.number, waiter);
-    }
-}
-
-impl Queues<String> {
     /// Takes a message. A payload that is no number, or suffices for nobody, wakes those who may ask anyway: Redisson
     /// tells how many expiring permits were added or came back, not how many are free.
-    pub(crate) fn message(&self, channel: &str, payload: &[u8]) {
-        let (channel, free) =
-            (channel.to_owned(), std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok()));
-        let mut queues = self.by_key.lock();
-        let mut wakes = free.map_or_else(Vec::new, |free| queues.free(&channel, free));
+    pub(crate) fn message(&self, name: &LockName, payload: &[u8]) {
+        let free = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());
+        let mut queues = self.by_name.lock();
+        let mut wakes = free.map_or_else(Vec::new, |free| queues.free(name, free));
         if wakes.is_empty() && free.is_none_or(|free| free > 0) {
-            wakes = queues.hint(&channel);
+            wakes = queues.hint(name);
         }
         drop(queues);
         ring(&wakes);
     }
 }
 
-impl<Key: Clone + Hash + Eq> Position<'_, Key> {
-    pub(crate) fn key(&self) -> &Key {
-        &self.key
+impl Position<'_> {
+    /// Whether a release can hand the lock to the second thread in the queue.
+    pub(crate) fn next_is_successor(&self) -> bool {
+        self.queues.by_name.lock().nth(&self.name, 1).is_some_and(|(waiter, _)| waiter.successor.is_some())
+    }
+
+    /// Lets a release hand the lock to this thread while the thread sleeps.
+    pub(crate) fn succeeds_as(&self, successor: &Arc<Successor>) {
+        let waiter = QueuedThread { bell: successor.bell.clone(), successor: Some(Arc::clone(successor)) };
+        self.queues.by_name.lock().replace(&self.name, self.number, waiter);
     }
 
     pub(crate) fn may_ask(&self) -> bool {
-        self.queues.by_key.lock().may_ask(&self.key, self.number)
+        self.queues.by_name.lock().may_ask(&self.name, self.number)
     }
 
     /// The number of threads in the queue.
     pub(crate) fn threads(&self) -> usize {
-        self.queues.by_key.lock().len(&self.key)
+        self.queues.by_name.lock().len(&self.name)
     }
 
     pub(crate) fn asks(&mut self) {
         self.left = None;
-        self.queues.by_key.lock().asks(&self.key, self.number);
+        self.queues.by_name.lock().asks(&self.name, self.number);
     }
 
     /// Takes the answer "busy".
     pub(crate) fn answered(&self, free: i64) {
-        let wakes = self.queues.by_key.lock().answered(&self.key, self.number, free);
+        let wakes = self.queues.by_name.lock().answered(&self.name, self.number, free);
         ring(&wakes);
     }
 
@@ -145,9 +128,9 @@ impl<Key: Clone + Hash + Eq> Position<'_, Key> {
     }
 }
 
-impl<Key: Clone + Hash + Eq> Drop for Position<'_, Key> {
+impl Drop for Position<'_> {
     fn drop(&mut self) {
-        let wakes = self.queues.change(|queues| queues.leave(&self.key, self.number, self.left));
+        let wakes = self.queues.change(|queues| queues.leave(&self.name, self.number, self.left));
         ring(&wakes);
     }
 }
@@ -161,7 +144,7 @@ mod tests {
     use super::*;
 
     #[cfg(shuttle)]
-    impl<Key: Clone + Hash + Eq> Position<'_, Key> {
+    impl Position<'_> {
         /// The number of the place; later threads have greater numbers.
         pub(crate) fn number(&self) -> u64 {
             self.number
@@ -172,22 +155,22 @@ mod tests {
         /// Of equal wishes the oldest may ask, and only a thread that becomes the first is woken.
         #[test]
         fn the_first_is_always_the_oldest_that_stayed(steps in proptest::collection::vec((0_u8..5, 0_usize..8), 1..80)) {
-            let queues = Queues::default();
-            let mut waiting: Vec<(Position<'_, &str>, Bell)> = vec![];
+            let (queues, name) = (Queues::default(), LockName::new("n").unwrap());
+            let mut waiting: Vec<(Position<'_>, Bell)> = vec![];
             for (step, which) in steps {
                 let first_before = waiting.first().map(|(place, _)| place.number);
                 let mut rings = false;
                 match step {
                     0 | 1 => {
                         let bell = Bell::new();
-                        waiting.push((queues.join("n", 1, &bell, false), bell));
+                        waiting.push((queues.join(name.clone(), 1, &bell, false), bell));
                     }
                     2 | 3 if !waiting.is_empty() => {
                         drop(waiting.remove(which % waiting.len()));
                         rings = waiting.first().is_some_and(|(place, _)| Some(place.number) != first_before);
                     }
                     _ => {
-                        queues.hint(&"n");
+                        queues.hint(&name);
                         rings = true;
                     }
                 }

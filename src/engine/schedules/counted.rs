@@ -9,11 +9,12 @@ use super::{START, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
+use crate::name::LockName;
 use crate::sync::Mutex;
 
-#[derive(Default)]
 struct Scene {
-    queues: Queues<String>,
+    queues: Queues,
+    name: LockName,
     /// The count in Redis.
     free: Mutex<i64>,
 }
@@ -23,13 +24,13 @@ impl Scene {
     fn release(&self, permits: u32) {
         let mut free = self.free.lock();
         *free += i64::from(permits);
-        self.queues.message(CHANNEL, free.to_string().as_bytes());
+        self.queues.message(&self.name, free.to_string().as_bytes());
     }
 
     /// Acts as a caller that gives up only on request. Returns whether it was granted its wish.
     fn take(&self, wish: u32, cancel: &Cancel) -> bool {
         let bell = Bell::new();
-        let mut position = self.queues.join(CHANNEL.to_owned(), wish, &bell, false);
+        let mut position = self.queues.join(self.name.clone(), wish, &bell, false);
         let _hung = cancel.hang(&bell);
         loop {
             if position.may_ask() {
@@ -56,7 +57,8 @@ impl Scene {
 
 /// The patient callers want `wishes`; callers that are cancelled want one each, and give it back.
 fn at_a_count(wishes: &'static [u32], impatient: usize) {
-    let scene = Arc::<Scene>::default();
+    let name = LockName::new("n").unwrap();
+    let scene = Arc::new(Scene { queues: Queues::default(), name, free: Mutex::default() });
     let mut callers = vec![];
     for wish in wishes {
         let scene = Arc::clone(&scene);
@@ -91,5 +93,3 @@ fn a_waiter_that_gives_up_passes_its_wake_up_on() {
     check(2_000, || at_a_count(&[1], 1));
     check(1_000, || at_a_count(&[1, 2], 1));
 }
-
-const CHANNEL: &str = "channel";

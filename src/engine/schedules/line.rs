@@ -19,7 +19,7 @@ struct Redis {
 }
 
 struct Scene {
-    local_queues: Queues<LockName>,
+    local_queues: Queues,
     name: LockName,
     redis: Mutex<Redis>,
 }

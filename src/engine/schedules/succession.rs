@@ -18,7 +18,7 @@ use crate::sync::Mutex;
 use crate::time::Lease;
 
 struct Scene {
-    queues: Queues<LockName>,
+    queues: Queues,
     name: LockName,
     owners: Owners,
     /// The owner in Redis.

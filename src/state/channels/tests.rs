@@ -57,10 +57,15 @@ fn a_count_wakes_no_waiter_itself() {
     assert_eq!(channels.demand(at(0)), subscribe(&["c"]));
     ring(&channels.subscribed("c"));
     assert!(bell.was_rung());
-    let Message { announced, is_count, wakes } = channels.message("c");
-    assert!(announced == Some(name()) && is_count && wakes.is_empty());
+    let Message { announced, counted, wakes } = channels.message("c");
+    assert!(announced == Some(name()) && counted == announced && wakes.is_empty());
     assert!(channels.expect_own("c"));
-    assert_eq!(channels.message("c").announced, None, "an own release is no news");
+    let Message { announced, counted, .. } = channels.message("c");
+    assert!(announced.is_none() && counted == Some(name()), "an own release is no news");
+    let other = LockName::new("another name of the channel").unwrap();
+    channels.join(&Subject::Count(other), "c", Bell::new());
+    assert_eq!(channels.message("c").wakes.len(), 1, "the count is that of the first name");
+    channels.leave("c", 2, at(0));
     channels.leave("c", 1, at(0));
     assert!(matches!(channels.demand(at(999)), Demand::Rest(_)), "the channel stays for the next waiter");
 }

@@ -291,3 +291,26 @@ fn permits_are_waited_for_beside_plain_permits_of_the_name() {
     assert_eq!(kind_of(expiring.try_acquire(0)), ErrorKind::BadInput);
     assert_eq!(expiring.available().unwrap(), 1);
 }
+
+#[test]
+fn a_name_in_braces_waits_for_its_own_permits() {
+    let (client, name) = (client(), fresh("semaphore"));
+    let [bare, braced] = [name.clone(), format!("{{{name}}}")].map(|name| client.get_semaphore(name));
+    assert!(braced.set_permits_once(1).unwrap());
+    thread::scope(|scope| {
+        let without = scope.spawn(|| bare.try_acquire_for(1, SOON).unwrap().is_some());
+        wait_for_waiters(&client, 1);
+        let permit = braced.try_acquire_for(1, ms(500)).unwrap();
+        let first = permit.expect("the waiter for the other name is no reason to wait");
+        // A waiter for each name: a message wakes both.
+        let next = scope.spawn(|| braced.try_acquire_for(1, SOON).unwrap().is_some());
+        wait_for_waiters(&client, 2);
+        let (took, ()) = timed(|| {
+            first.release().unwrap();
+            assert!(joined(next));
+        });
+        assert!(took < ms(500) + STANDSTILLS, "woken by the message, not by the clock: {took:?}");
+        bare.release(1).unwrap();
+        assert!(joined(without));
+    });
+}
