@@ -156,8 +156,13 @@ impl LockName {
 
     /// The idempotency key of the requests of one client in one slot. Redisson has no such key.
     pub(crate) fn once(&self, client: &str, slot: u32) -> String {
-        let Joined([prefix, before, key, after, ..]) = self.prefixed("lockson_once");
+        let Joined([prefix, before, key, after, ..]) = self.own("lockson_once");
         joined(&[prefix, before, key, after, ":", client, ":", itoa::Buffer::new().format(slot)])
+    }
+
+    /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
+    pub(crate) fn leader(&self) -> Joined<'_> {
+        self.own("lockson_leader")
     }
 
     /// The prefix of the keys of all read holds; owner, `:rwlock_timeout:` and a number follow.
@@ -182,6 +187,12 @@ impl LockName {
         // Redisson only checks for an opening brace, not for the closing one.
         let (before, after) = if self.key.contains('{') { (":", "") } else { (":{", "}") };
         Joined([prefix, before, &self.key, after, "", ""])
+    }
+
+    /// A key beside the lock that Redisson does not have, and that the names `n` and `{n}` do not share.
+    fn own<'a>(&'a self, prefix: &'a str) -> Joined<'a> {
+        let Joined([prefix, before, key, after, ..]) = self.prefixed(prefix);
+        Joined([prefix, before, key, if after.is_empty() { ":" } else { after }, "", ""])
     }
 }
 
@@ -250,8 +261,6 @@ beside! {
     token = "redisson_lock_token";
     /// The channel for free permits of a semaphore.
     semaphore_channel = "redisson_sc";
-    /// The hash that tells who leads: owner, token, time and candidate. Redisson has no such key.
-    leader = "lockson_leader";
     /// The channel for changes of the leader.
     leader_channel = "lockson_leader__channel";
 }

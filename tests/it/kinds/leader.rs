@@ -318,6 +318,19 @@ fn a_stopped_leader_knows_of_its_end_at_its_first_look() {
     assert_eq!(client.get_election("job").leader().unwrap().map(|leader| leader.token()), Some(next.token()));
 }
 
+#[test]
+fn an_election_in_braces_has_its_own_leader() {
+    let (client, name) = (client(), fresh("election"));
+    let [bare, braced] = [name.clone(), format!("{{{name}}}")].map(|name| client.get_election(name));
+    let ours = bare.candidate("bare").campaign().unwrap();
+    let theirs = braced.candidate("braced").campaign().unwrap();
+    let leads = |election: &lockson::Election| election.leader().unwrap().map(|leader| leader.candidate().to_owned());
+    assert_eq!([&bare, &braced].map(leads), ["bare", "braced"].map(|text| Some(text.to_owned())));
+    theirs.resign().unwrap();
+    assert_eq!([&bare, &braced].map(leads), [Some("bare".to_owned()), None]);
+    ours.resign().unwrap();
+}
+
 fn leader_key(name: &str) -> String {
     crate::support::prefixed("lockson_leader", name)
 }

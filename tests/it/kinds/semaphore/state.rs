@@ -7,7 +7,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
 use crate::support::faults::Rig;
-use crate::support::{SOON, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
+use crate::support::{SOON, at_once, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
 
 #[test]
 fn the_counter_is_the_whole_state() {
@@ -184,4 +184,17 @@ fn the_documented_rights_suffice() {
     latch.set_count_once(2).unwrap();
     latch.count_down().unwrap();
     assert!(!latch.wait_for(ms(50)).unwrap() && latch.delete().unwrap());
+}
+
+#[test]
+fn requests_about_a_name_in_braces_have_their_own_numbers() {
+    const TIMES: usize = 300;
+    let (client, name) = (client(), fresh("semaphore"));
+    at_once([name.clone(), format!("{{{name}}}")], |name| {
+        let semaphore = client.get_semaphore(name);
+        assert!(semaphore.set_permits_once(1).unwrap());
+        for _ in 0..TIMES {
+            semaphore.try_acquire(1).unwrap().expect("nobody else takes it").release().unwrap();
+        }
+    });
 }
