@@ -315,11 +315,12 @@ impl Engine {
 
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
-        let (was_live, is_empty) = self.keeper.with_ledger(hold, |ledger, now| {
-            let was_live = ledger.look(now) == Phase::Live;
-            ledger.keep(guard, now);
-            (was_live, ledger.is_empty())
+        let (was_live, end, is_empty) = self.keeper.with_ledger(hold, |ledger, now| {
+            (ledger.look(now) == Phase::Live, ledger.keep(guard, now), ledger.is_empty())
         });
+        if let Some(end) = end {
+            self.keeper.write_counts_at(end, hold);
+        }
         if is_empty {
             self.cells.registry.remove(hold);
             if was_live {

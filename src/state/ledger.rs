@@ -258,9 +258,9 @@ impl Ledger {
         cut.0 == self.rare.as_ref().map_or(0, |rare| rare.next_cut)
     }
 
-    /// Removes a guard and leaves its part of the hold to expire.
-    pub(crate) fn keep(&mut self, guard: GuardNumber, now: Instant) {
-        let Some(entry) = self.guards.iter().find(|entry| entry.number == guard) else { return };
+    /// Removes a guard and leaves its part of the hold to expire. Returns the end of this part if guards remain.
+    pub(crate) fn keep(&mut self, guard: GuardNumber, now: Instant) -> Option<Instant> {
+        let entry = self.guards.iter().find(|entry| entry.number == guard)?;
         let end = entry.until.filter(|_| entry.is_leased).unwrap_or(self.end);
         let kept = entry.side as usize;
         let kept = &mut self.rare().kept[kept];
@@ -269,6 +269,7 @@ impl Ledger {
         if self.guards.is_empty() && self.look(now) == Phase::Live {
             self.phase = Phase::Done;
         }
+        (!self.guards.is_empty()).then_some(end)
     }
 
     /// Marks a guard for release by `unlock` of the lock.

@@ -7,7 +7,7 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{hold_key, is_free, sides, state};
-use crate::support::{SOON, TTL, brisk_client, client, fresh, ms, ttl_ms};
+use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, ms, timed, ttl_ms};
 
 #[test]
 fn a_leaving_reader_leaves_the_longest_ttl_of_the_others() {
@@ -165,6 +165,20 @@ fn an_expired_read_hold_blocks_no_other_owner() {
     beside.unlock().unwrap();
     assert!(is_free(&write), "no reader is left");
     assert_eq!(ttl_ms(server, &name), -2);
+}
+
+#[test]
+fn a_kept_write_side_ends_while_its_thread_reads_on() {
+    let name = fresh("rw");
+    let (read, write) = sides(&client(), &name);
+    let others = sides(&client(), &name).0;
+    let (writing, reading) = (write.with_lease(ms(1_000)).lock().unwrap(), read.lock().unwrap());
+    writing.keep_until_expiry();
+    assert!(!is_free(&others));
+    let (waited, beside) = timed(|| others.try_lock_for(SOON).unwrap().expect("nobody writes any more"));
+    assert!(waited <= ms(1_500) + SCHEDULING, "{waited:?}");
+    assert!(reading.is_held() && beside.is_held());
+    reading.unlock().unwrap();
 }
 
 #[test]
