@@ -15,8 +15,12 @@
 local time = redis.call('time')
 -- The clock of the server is a lower bound of the counter: tokens rise even after the counter was lost.
 local function draw()
-  local floor = time[1] * 1000000 + time[2]
-  local token = math.max((tonumber(redis.call('get', KEYS[2])) or 0) + 1, floor)
+  local last = tonumber(redis.call('get', KEYS[2])) or 0
+  if not (last < 9007199254740992) then
+    -- From here on the numbers of Lua have gaps, and the next token could equal the last one.
+    return redis.error_reply('OVERFLOW no token would be greater than the last one')
+  end
+  local token = math.max(last + 1, time[1] * 1000000 + time[2])
   redis.call('set', KEYS[2], string.format('%.0f', token))
   return token
 end
@@ -34,6 +38,9 @@ end
 
 if redis.call('exists', KEYS[1]) == 0 then
   local token = draw()
+  if type(token) == 'table' then
+    return token
+  end
   redis.call('hset', KEYS[1], ARGV[2], 1)
   local set = redis.pcall('pexpire', KEYS[1], ARGV[1])
   if type(set) == 'table' then

@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
+use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms, prefixed, ttl_ms};
 
 #[test]
 fn every_way_to_take_it_gives_a_greater_token() {
@@ -31,6 +31,28 @@ fn every_way_to_take_it_gives_a_greater_token() {
     let from_another_thread = elsewhere(|| owned.token());
     assert!(from_another_thread == owned.token() && Some(owned.token()) > last);
     owned.unlock().unwrap();
+}
+
+#[test]
+fn a_counter_beyond_the_numbers_of_lua_grants_nothing() {
+    let (server, client) = (RedisServer::shared(), client());
+    // The last counter that leads to another number, a time in nanoseconds, and no number.
+    for (last, grants) in [("9007199254740991", true), ("1764000000000000000", false), ("nan", false)] {
+        let name = fresh("fenced");
+        let (lock, candidate) = (client.get_fenced_lock(&name), client.get_election(&name).candidate("a"));
+        let takes: [&dyn Fn() -> lockson::Result<u64>; 2] =
+            [&|| Ok(lock.try_lock()?.expect("it is free").token().value()), &|| {
+                Ok(candidate.try_campaign()?.expect("it is free").token().value())
+            }];
+        for take in takes {
+            server.run(&["SET", &prefixed("redisson_lock_token", &name), last]);
+            if grants {
+                assert_eq!(take().unwrap(), 9_007_199_254_740_992);
+            }
+            assert_eq!(kind_of(take()), ErrorKind::Refused, "no token is greater than {last}");
+            assert_eq!(server.query::<i64>(&["EXISTS", &name]), 0);
+        }
+    }
 }
 
 #[test]
