@@ -58,7 +58,7 @@ end
 
 -- The time since this waiter asked last.
 local unheard_ms = mine and silent_at - tonumber(redis.call('zscore', alive, owner) or silent_at) or 0
-local outage_ms = math.max(patience_ms / 2, 2000)
+local outage_ms = patience_ms / 2
 if unheard_ms > outage_ms then
   -- If all waiters were silent, the server was out of reach, and the silence counts against no waiter. Redisson may
   -- have dropped some of them, which are no waiters any more.

@@ -16,6 +16,10 @@ local lock, queue, deadlines, alive, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local comes_by = now + tonumber(ARGV[2])
+-- While one waiter of this library is alive, a time in which none of them asked counts against none: it was an outage.
+local last_ends = tonumber(redis.call('zrevrange', alive, 0, 0, 'withscores')[2] or 0)
+local silence_ms = comes_by - last_ends
+local judged_at = last_ends > now and silence_ms > ARGV[2] / 2 and now - silence_ms or now
 -- A key of another type contains no hold of this owner.
 redis.pcall('hdel', lock, owner)
 local was_first = redis.call('lindex', queue, 0) == owner
@@ -35,7 +39,7 @@ while head do
   if was_first and not silent and head_ends > 0 then
     head_ends = math.max(head_ends, comes_by)
   end
-  if head_ends > now or silent and not free then
+  if head_ends > (silent and judged_at or now) or silent and not free then
     break
   end
   spared = spared or silent and gone

@@ -37,12 +37,16 @@ elseif type(left) == 'table' and not string.find(left.err, 'non local key', 1, t
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- The first live waiter: its patience has not ended, and its deadline exists and has not passed.
+-- While one waiter of this library is alive, a time in which none of them asked counts against none: it was an outage.
 local head, head_ends, gone, spared = redis.call('lindex', queue, 0), 0, 0, nil
+local last_ends = head and tonumber(redis.call('zrevrange', alive, 0, 0, 'withscores')[2]) or 0
+local silence_ms = now + ARGV[7] - last_ends
+local judged_at = last_ends > now and silence_ms > ARGV[7] / 2 and now - silence_ms or now
+-- The first live waiter: its patience has not ended, and its deadline exists and has not passed.
 while head do
   local silent = redis.call('zscore', alive, head)
   head_ends = tonumber(silent or redis.call('zscore', deadlines, head) or 0)
-  if head_ends > now then
+  if head_ends > (silent and judged_at or now) then
     break
   end
   spared = spared or silent and gone

@@ -258,6 +258,33 @@ fn an_outage_beyond_the_patience_costs_no_waiter_its_place() {
 }
 
 #[test]
+fn an_outage_just_short_of_the_patience_costs_no_place() {
+    type Act = fn(Queue<'_>);
+    let acts: [(&str, Act); 3] = [
+        ("the lock expires", |queue| queue.server.run(&["DEL", "job"])),
+        ("a release", |queue| release(queue, "holder:1.1")),
+        ("a waiter that leaves a free lock", |queue| {
+            queue.server.run(&["DEL", "job"]);
+            give_up(queue, "third:1.1");
+        }),
+    ];
+    for (what, act) in acts {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        assert!(ask(queue, "holder:1.1"));
+        // Each asked last at another moment of the half second before the outage.
+        for (owner, silent_ms) in [("first:1.1", 2_200), ("second:1.1", 1_700), ("third:1.1", 1_900)] {
+            assert!(!ask(queue, owner));
+            server.run(&["ZADD", &queue.alive(), &(now_ms(&server) + PATIENCE_MS - silent_ms).to_string(), owner]);
+        }
+        act(queue);
+        assert_eq!(queue.owners()[..2], ["first:1.1", "second:1.1"], "{what}");
+        assert!(!ask(queue, "second:1.1"), "{what}");
+        assert!(ask(queue, "first:1.1"), "{what}");
+    }
+}
+
+#[test]
 fn after_an_outage_no_first_request_costs_a_place() {
     type Act = fn(Queue<'_>, &Java);
     let acts: [(&str, usize, Act); 4] = [
