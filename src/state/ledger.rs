@@ -200,8 +200,10 @@ impl Ledger {
     /// Records a confirmed `extend`.
     pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
         self.raised(sent, lease);
+        let end = Some(sent.after(lease.duration()));
+        self.guards.iter_mut().filter(|entry| entry.is_leased).for_each(|entry| entry.until = entry.until.max(end));
         let extended = &mut self.rare().extended;
-        *extended = (*extended).max(Some(sent.after(lease.duration())));
+        *extended = (*extended).max(end);
     }
 
     /// Releases one guard.

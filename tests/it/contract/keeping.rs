@@ -59,6 +59,23 @@ fn a_kept_inner_section_outlives_the_outer_release() {
 }
 
 #[test]
+fn a_kept_inner_section_has_what_extend_gave_it() {
+    for_every_reentrant_kind(|kind| {
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let outer = lock.lock().unwrap();
+        outer.extend(SOON * 10).unwrap();
+        let inner = lock.with_lease(ms(100)).lock().unwrap();
+        let started = Instant::now();
+        inner.extend(ms(800)).unwrap();
+        inner.keep_until_expiry();
+        outer.unlock().unwrap();
+        assert!(lock.try_lock_for(SOON).unwrap().is_some(), "what the outer section had before is over with it");
+        let after = started.elapsed();
+        assert!(after + ms(1) >= ms(800), "{after:?}");
+    });
+}
+
+#[test]
 fn a_hold_without_guard_is_left_to_unlock() {
     for_every_kind(|kind| {
         let client = brisk_client();
