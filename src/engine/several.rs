@@ -23,6 +23,7 @@ use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::script::bundle::MOST_PARTS;
 use crate::state::exchange::Bounds;
+use crate::state::stand_back::Turn;
 use crate::time::{Deadline, Instant};
 use all::All;
 use giving_back::{Held, release_at_once};
@@ -255,7 +256,10 @@ impl Members {
                 observer.take_ended(&TakeEnded::new(name, kind, String::new(), began.until(Instant::now()), &outcome));
             });
         }
-        let Some(grants) = outcome? else { return Ok(None) };
+        let Ok(Some(grants)) = outcome else {
+            requests.iter().for_each(|one| _ = one.engine.cells.stand_backs.with(one.name, Turn::gave_up));
+            return outcome.map(|_| None);
+        };
         let mut in_order: Vec<_> = self.order.iter().zip(grants).collect();
         in_order.sort_by_key(|(place, _)| **place);
         Ok(Some(in_order.into_iter().map(|(_, grant)| grant).collect()))

@@ -156,6 +156,11 @@ impl Turn {
         self.most_wanting = self.most_wanting.max(self.wanting.len());
     }
 
+    /// Records that a thread does not want the lock any more.
+    pub(crate) fn gave_up(&mut self, thread: ThreadNumber, _: Instant) {
+        self.wanting.remove(&thread);
+    }
+
     /// Records a grant to a thread of this process.
     pub(crate) fn granted(&mut self, thread: ThreadNumber, now: Instant) {
         // A thread that did not wait has no part in turns; several values of a group are one grant.

@@ -356,6 +356,9 @@ impl<'a> Waiting<'a> {
     /// Ends the wait without a grant, and tells the observer of a thread that has slept.
     pub(crate) fn gave_up(&mut self, error: Option<&Error>) {
         self.leave_queue();
+        if self.group.is_none() {
+            self.engine.cells.stand_backs.with(self.name, Turn::gave_up);
+        }
         let Some(kind) = self.kind.filter(|_| self.has_slept) else { return };
         self.listed = None;
         self.engine.config.observe(|observer| {

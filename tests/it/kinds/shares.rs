@@ -1,7 +1,7 @@
 //! Two processes at one hot lock: neither is passed over, however many threads the other process has.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockson::{Client, Lock, RedLock};
 use lockson_harness::proxy::{Direction, Scope, Then, When};
@@ -51,6 +51,48 @@ fn each_process_gets_its_part_of_a_hot_lock() {
         }
         assert!(ms(longest_wait_ms.try_into().expect("no time is negative")) <= SCHEDULING, "{what}");
     }
+}
+
+#[test]
+fn threads_that_gave_up_take_no_part_of_another_process() {
+    let server = RedisServer::start();
+    let clients = [0, 1].map(|_| Client::connect(&server.url()).unwrap());
+    let [ours, theirs] = clients.each_ref().map(|client| client.get_lock("hot"));
+    let mut stranger = server.connection();
+    let mut messages = stranger.as_pubsub();
+    messages.subscribe(channel("hot")).unwrap();
+    messages.set_read_timeout(Some(ms(100))).unwrap();
+    drop(ours.lock().unwrap());
+    let guard = theirs.lock().unwrap();
+    for _ in 0..50 {
+        thread::scope(|scope| {
+            (0..20).for_each(|_| drop(scope.spawn(|| assert!(ours.try_lock_for(ms(20)).unwrap().is_none()))));
+        });
+    }
+    thread::sleep(ms(2_500)); // longer than a thread that waits says nothing
+    guard.unlock().unwrap();
+    let end = Instant::now() + ms(3_000);
+    let (mut own, mut foreign) = (0, 0);
+    thread::scope(|scope| {
+        let ours = scope.spawn(|| {
+            while Instant::now() < end {
+                let _guard = ours.lock().unwrap();
+                thread::sleep(ms(10));
+                own += 1;
+            }
+        });
+        // As Redisson: a message wakes a thread, which asks some milliseconds later.
+        while Instant::now() < end {
+            let _ = messages.get_message();
+            thread::sleep(ms(3));
+            if let Some(_guard) = theirs.try_lock().unwrap() {
+                thread::sleep(ms(10));
+                foreign += 1;
+            }
+        }
+        joined(ours);
+    });
+    assert!(foreign * 3 >= own, "{own} and {foreign}");
 }
 
 /// Hands over a free lock whose next turn belongs to another client, which listens and never asks.
