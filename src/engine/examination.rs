@@ -26,13 +26,14 @@ impl Engine {
     /// Asks what Redis knows of a name. The list of all connections of a server is long, so each server is asked once
     /// for it.
     pub(crate) fn inspect(&self, name: &LockName, told: &mut BTreeMap<usize, Connections>) -> Result<Inspection> {
+        let deadline = self.command_deadline();
         let answer = self.sender.ask(&inspect(name, self.config.peer_clock_skew));
         let mut found = self.sender.of_lock(name, answer)?;
         if !found.holders.is_empty() || !found.waiters.is_empty() {
             let server = self.sender.server(name);
             let connections = told.entry(server.number().0).or_insert_with(|| {
                 let mut connection = server.connection().for_long_replies();
-                let answer = connection.round_trips(self.command_deadline(), Connections::ask);
+                let answer = connection.round_trips(deadline, Connections::ask);
                 answer.unwrap_or_else(|fault| Connections::unknown(fault.into_error().to_string()))
             });
             connections.add_to(&mut found);

@@ -9,6 +9,7 @@ use crate::hold::{Hold, Taken};
 use crate::kinds::Queueing;
 use crate::owner::{OwnerId, ThreadId};
 use crate::state::ledger::Phase;
+use crate::time::Instant;
 
 impl SingleLock {
     pub(super) fn take(&self, modifiers: &Modifiers, wait: Wait) -> Result<Option<Taken>> {
@@ -47,13 +48,15 @@ impl SingleLock {
 
     /// Releases the hold of this owner, or its place in a queue, if it is there.
     pub(super) fn force_unlock_owner(&self, owner: &OwnerId) -> Result<()> {
+        let began = Instant::now();
         // A key that is no lock is refused here. Who does not hold the lock may have a place in its queue.
         if self.holder()?.is_none() && self.kind.queueing() != Queueing::InRedis {
             return Ok(());
         }
         self.ask(|engine| {
             let withdrawal = self.kind.withdraw(&self.name, owner);
-            let outcome = engine.sender.command_within(&withdrawal, engine.config.command_timeout);
+            let left = engine.config.command_timeout.saturating_sub(began.until(Instant::now()));
+            let outcome = engine.sender.command_within(&withdrawal, left);
             engine.keeper.verify_holds(&self.name);
             outcome
         })

@@ -104,6 +104,28 @@ fn replaced(rig: &Rig, bytes: &[u8]) {
 }
 
 #[test]
+fn a_call_of_two_requests_has_the_bound_of_one() {
+    at_once([true, false], |inspects| {
+        let rig = Rig::start();
+        let held = rig.direct().get_lock("held").lock().unwrap();
+        let limit = ms(4_000);
+        let client = rig.builder().command_timeout(limit).connect().unwrap();
+        // The first request has its answer after a third of the limit or more, the second one has none.
+        rig.proxy.rule(When::any(), Then::SwallowReply);
+        let second = if inspects { When::command("CLIENT").containing("LIST") } else { When::script() };
+        rig.proxy.rule(second.always(), Then::SwallowReply);
+        let (took, is_told) = timed(|| {
+            if inspects {
+                client.inspect("held").is_ok()
+            } else {
+                client.get_lock("held").force_unlock_owner(held.owner()).is_err()
+            }
+        });
+        assert!(is_told && took > limit / 2 && took < limit + SCHEDULING, "{took:?}");
+    });
+}
+
+#[test]
 fn connect_takes_no_longer_than_the_command_timeout() {
     let faults: [Fault; 4] = [
         |rig| rig.proxy.mute(Scope::All, Direction::Both),
