@@ -127,7 +127,8 @@ pub(crate) struct Turn {
     sign: Instant,
     /// The waiting threads of this process, with the times at which they last wanted the lock.
     wanting: HashMap<ThreadNumber, Instant>,
-    /// The largest number of them in this turn: at its end some may be about to want the lock again.
+    /// The largest number of them in this turn, less those that gave up: at its end some may be about to want the lock
+    /// again.
     most_wanting: usize,
     /// The last known number of other clients that received a message, and the time.
     listeners: (usize, Instant),
@@ -158,7 +159,9 @@ impl Turn {
 
     /// Records that a thread does not want the lock any more.
     pub(crate) fn gave_up(&mut self, thread: ThreadNumber, _: Instant) {
-        self.wanting.remove(&thread);
+        if self.wanting.remove(&thread).is_some() {
+            self.most_wanting = self.most_wanting.saturating_sub(1);
+        }
     }
 
     /// Records a grant to a thread of this process.
