@@ -154,13 +154,17 @@ impl Engine {
         let outcome = match release {
             Release::Partial(remaining) => {
                 self.keeper.schedule_if_observed(hold);
-                if is_empty {
-                    self.keeper.tell_end(hold, None, None, true);
-                }
                 match self.keeper.begin_part(hold, remaining, bounds) {
-                    Ok(Some(part)) => return Begun::Part(part),
-                    Ok(None) => Ok(()),
-                    Err(error) => Err(error),
+                    Ok(Some(mut part)) => {
+                        part.ends = is_empty;
+                        return Begun::Part(part);
+                    }
+                    outcome => {
+                        if is_empty {
+                            self.keeper.tell_end(hold, None, None, true);
+                        }
+                        outcome.map(|_| ())
+                    }
                 }
             }
             Release::Last => match self.begin_last_release(hold, bounds) {

@@ -18,13 +18,15 @@ use crate::time::Instant;
 pub(crate) struct PartRelease<'a> {
     hold: &'a Arc<HoldState>,
     remaining: Remaining,
+    /// Whether no guard is left, and the rest expires.
+    pub(crate) ends: bool,
     pub(crate) turn: RequestTurn<'a>,
 }
 
 impl<'a> PartRelease<'a> {
     fn new(hold: &'a Arc<HoldState>, turn: RequestTurn<'a>, remaining: Remaining) -> Self {
         turn.cuts(remaining.cut);
-        Self { hold, remaining, turn }
+        Self { hold, remaining, ends: false, turn }
     }
 
     /// The request, which writes the counts and the lease that remain.
@@ -54,9 +56,13 @@ impl Keeper {
 
     /// Takes the outcome of the request.
     pub(crate) fn finish_part(&self, part: PartRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
-        let hold = part.hold;
+        let (hold, ends) = (part.hold, part.ends);
         let outcome = self.learn_of_part(&part, outcome);
         drop(part);
+        if ends {
+            // The observer may take the locks that were given back beside this one.
+            self.tell_end(hold, None, None, true);
+        }
         // Until the counts are written, the key has a time to live or a side that no guard was promised.
         let kept = outcome.inspect_err(|_| self.repeat_release(hold));
         kept.and_then(|kept| kept.map_err(|loss| self.lost(hold, loss)))
@@ -64,7 +70,7 @@ impl Keeper {
     }
 
     fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
-        let PartRelease { hold, remaining: Remaining { cut, .. }, turn } = part;
+        let PartRelease { hold, remaining: Remaining { cut, .. }, turn, .. } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
             if !answer.unfenceable {

@@ -4,8 +4,8 @@
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crossbeam_channel::unbounded;
-use lockson::{Cancel, Client, Lock};
+use crossbeam_channel::{Sender, unbounded};
+use lockson::{Cancel, Client, HoldEnded, Lock, Observer, OwnedLock};
 use lockson_harness::{RedisServer, eventually};
 
 use super::for_every_single_kind;
@@ -97,4 +97,30 @@ fn an_observer_may_reenter_what_a_release_of_several_leaves() {
     assert!(heard.recv_timeout(SOON).unwrap().unwrap(), "taken again and given back");
     outer.unlock().unwrap();
     client.close();
+}
+
+/// At the end of a hold that is left to expire, takes a lock that was held beside it.
+#[derive(Debug)]
+struct TakesBeside(OnceLock<OwnedLock>, Sender<bool>);
+
+impl Observer for TakesBeside {
+    fn hold_ended(&self, event: &HoldEnded) {
+        if event.is_kept() {
+            let taken = self.0.get().unwrap().try_lock_for(ms(500)).unwrap();
+            self.1.send(taken.is_some()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_observer_may_take_what_a_release_of_several_ends() {
+    let (told, heard) = unbounded();
+    let observer = Arc::new(TakesBeside(OnceLock::new(), told));
+    let client = Client::builder(&RedisServer::shared().url()).observer(Arc::clone(&observer)).connect().unwrap();
+    let [kept, free] = [(); 2].map(|()| client.get_lock(fresh("several")));
+    observer.0.set(free.owned()).unwrap();
+    let both = Lock::multi([&kept, &free].map(Lock::clone)).lock().unwrap();
+    kept.with_lease(ms(1_000)).lock().unwrap().keep_until_expiry();
+    both.unlock().unwrap();
+    assert!(heard.recv_timeout(SOON).unwrap(), "the lock beside it is free by then");
 }
