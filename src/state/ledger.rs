@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
 /// What most holds do without.
 #[derive(Debug, Default)]
 struct Rare {
-    /// The expiry that `extend` set, for the present guards.
+    /// The expiry that `extend` set, for the guards without a lease: the promise to one with a lease was raised then.
     extended: Option<Instant>,
     /// The expiry of each side whose guard was left to expire; binding also after the last guard.
     kept: [Option<Instant>; 2],
@@ -438,7 +438,8 @@ impl Ledger {
             _ => now.after(self.watchdog.duration()),
         };
         let guards = self.guards.iter().map(of_guard);
-        let by_hand = self.rare.as_ref().and_then(|rare| rare.extended).filter(|_| !self.guards.is_empty());
+        let is_renewed = self.guards.iter().any(|entry| !entry.is_leased);
+        let by_hand = self.rare.as_ref().and_then(|rare| rare.extended).filter(|_| is_renewed);
         guards.chain(by_hand).chain(self.kept().into_iter().flatten()).max().unwrap_or(now)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use lockson::{Cancel, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 
-use super::{delete, for_every_kind, is_free, key, owner};
+use super::{delete, for_every_kind, for_every_reentrant_kind, is_free, key, owner};
 use crate::support::{SOON, TICK, TTL, brisk_client, client, elsewhere, kind_of, ms, ttl_ms};
 
 #[test]
@@ -174,5 +174,18 @@ fn the_shortest_lease_never_leaves_a_lock_behind() {
         let guard = lock.try_lock_for(SOON).unwrap();
         assert!(guard.is_some());
         thread::scope(|scope| scope.spawn(|| assert!(!is_free(&lock))).join()).unwrap();
+    });
+}
+
+#[test]
+fn an_inner_guard_has_no_part_of_an_earlier_extend() {
+    for_every_reentrant_kind(|kind| {
+        let lock = kind.get_lock(&client(), &kind.fresh());
+        let outer = lock.lock().unwrap();
+        outer.extend(SOON * 10).unwrap();
+        let inner = lock.with_lease(ms(300)).lock().unwrap();
+        outer.unlock().unwrap();
+        let left = inner.remaining();
+        assert!(left <= ms(300), "{left:?}");
     });
 }
