@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Loss, Result};
-use crate::listing::{LockKind, record};
+use crate::listing::{InEvents, LockKind, record};
 
 /// Declares the observer, and forwards every event through pointers to an observer.
 macro_rules! observer {

@@ -26,7 +26,10 @@ macro_rules! record {
     (@show $of:ident, $field:ident, Option<& $seen:ty>) => { $of.$field.as_ref() };
     (@show $of:ident, $field:ident, & $seen:ty) => { &$of.$field };
     (@show $of:ident, $field:ident, $seen:ty) => { $of.$field };
-    ($(#[$doc:meta])* pub struct $record:ident of a lock { $($fields:tt)* }) => {
+    (
+        $(#[$doc:meta])*
+        pub struct $record:ident of a lock { $($(#[$note:meta])* $field:ident: $kept:ty => [$($seen:tt)+],)* }
+    ) => {
         record! {
             $(#[$doc])*
             pub struct $record {
@@ -39,7 +42,13 @@ macro_rules! record {
                 group: Option<String> => [Option<&str>],
                 /// The owner id of the hold, as stored in Redis; of a waiter that of its future hold.
                 owner: String => [&str],
-                $($fields)*
+                $($(#[$note])* $field: $kept => [$($seen)+],)*
+            }
+        }
+
+        impl $record {
+            pub(crate) fn of((name, kind, group, owner): InEvents, $($field: $kept),*) -> Self {
+                Self { name, kind, group, owner, $($field),* }
             }
         }
     };
@@ -49,6 +58,9 @@ macro_rules! record {
     };
 }
 pub(crate) use record;
+
+/// What events tell of a lock: name, kind, group and owner.
+pub(crate) type InEvents = (String, LockKind, Option<String>, String);
 
 words! {
     /// The kind of a lock, for events and lists.

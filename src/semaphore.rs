@@ -414,13 +414,8 @@ impl Permits {
             return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
         }
         engine.config.observe(|observer| {
-            observer.released(&LockReleased {
-                name: name.to_string(),
-                kind: LockKind::Semaphore,
-                owner: self.owner.to_string(),
-                held: self.since.until(Instant::now()),
-                group: None,
-            });
+            let semaphore = (name.to_string(), LockKind::Semaphore, None, self.owner.to_string());
+            observer.released(&LockReleased::of(semaphore, self.since.until(Instant::now())));
         });
         Ok(())
     }

@@ -32,8 +32,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // A loss is told by no event, or by no callback.
     (
         "engine/keeper/loss.rs",
-        "observer.lost(&LockLost {",
-        "if MISTAKE { return; }\n            observer.lost(&LockLost {",
+        "observer.lost(&LockLost::of(",
+        "if MISTAKE { return; }\n            observer.lost(&LockLost::of(",
     ),
     (
         "engine/hold.rs",

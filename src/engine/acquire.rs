@@ -130,8 +130,14 @@ impl Engine {
         grant: Option<(&HoldState, Instant, bool)>,
     ) {
         self.sender.tell_missing(request.name, missing);
-        if let Some((hold, started, has_waited)) = grant {
-            self.tell_acquired(hold, started, has_waited);
+        let Some((hold, started, has_waited)) = grant else { return };
+        let waited = started.until(hold.since);
+        self.config.observe(|observer| {
+            observer.acquired(&LockAcquired::of(hold.in_events(), waited, has_waited));
+        });
+        if self.config.observer.is_some() {
+            hold.grant_is_told();
+            self.keeper.with_ledger(hold, |_, _| ());
         }
     }
 
@@ -144,19 +150,6 @@ impl Engine {
             if excluded {
                 self.keeper.lose(&older, Loss::Taken);
             }
-        }
-    }
-
-    /// Tells the observer of a grant to a call that began at `started`.
-    fn tell_acquired(&self, hold: &HoldState, started: Instant, has_waited: bool) {
-        self.config.observe(|observer| {
-            let (name, kind, group, owner) = hold.in_events();
-            let waited = started.until(hold.since);
-            observer.acquired(&LockAcquired { name, kind, group, owner, waited, has_waited });
-        });
-        if self.config.observer.is_some() {
-            hold.grant_is_told();
-            self.keeper.with_ledger(hold, |_, _| ());
         }
     }
 }

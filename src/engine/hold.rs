@@ -12,7 +12,7 @@ use crate::engine::background::JobTicket;
 use crate::engine::hold::requests::Requests;
 use crate::error::Loss;
 use crate::kinds::Kind;
-use crate::listing::LockKind;
+use crate::listing::{InEvents, LockKind};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::ledger::{Ledger, Phase};
@@ -130,8 +130,7 @@ impl HoldState {
         self.kind.label(self.kind.side())
     }
 
-    /// What events tell of the hold: name, kind, group and owner.
-    pub(crate) fn in_events(&self) -> (String, LockKind, Option<String>, String) {
+    pub(crate) fn in_events(&self) -> InEvents {
         let group = self.extras.as_ref().and_then(|extras| extras.group.as_ref());
         (self.name.to_string(), self.label(), group.map(ToString::to_string), self.owner.to_string())
     }

@@ -241,9 +241,7 @@ impl Engine {
                     }
                 }
                 self.config.observe(|observer| {
-                    let (name, kind, group, owner) = hold.in_events();
-                    let held = hold.since.until(Instant::now());
-                    observer.released(&LockReleased { name, kind, group, owner, held });
+                    observer.released(&LockReleased::of(hold.in_events(), hold.since.until(Instant::now())));
                 });
                 self.keeper.tell_end(hold, None, None, false);
                 Ok(())

@@ -65,7 +65,10 @@ impl Engine {
             return outcome.map(|_| None);
         };
         waiting.granted();
-        self.tell_taken(name, &waiting);
+        self.config.observe(|observer| {
+            let waited = waiting.started.until(Instant::now());
+            observer.acquired(&LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept));
+        });
         waiting.tell_end(&Ok(Some(())));
         Ok(Some((ticket, waiting.asker.owner)))
     }
@@ -77,19 +80,6 @@ impl Engine {
             self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
             closed()
         })
-    }
-
-    fn tell_taken(&self, name: &LockName, waiting: &Waiting<'_>) {
-        self.config.observe(|observer| {
-            observer.acquired(&LockAcquired {
-                name: name.to_string(),
-                kind: LockKind::Semaphore,
-                owner: waiting.asker.owner.to_string(),
-                waited: waiting.started.until(Instant::now()),
-                has_waited: waiting.has_slept,
-                group: None,
-            });
-        });
     }
 
     /// Gives back permits that this client took, to a semaphore that exists; goes on in the background after `bounds`.

@@ -17,7 +17,7 @@ use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::{Kind, Queueing};
-use crate::listing::LockKind;
+use crate::listing::{InEvents, LockKind};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
@@ -323,19 +323,17 @@ impl<'a> Waiting<'a> {
             };
             self.listed = Some(self.engine.cells.waiters.list(*number, waiter));
         }
-        let texts = || (self.name.to_string(), self.group.map(|group| group.to_string()), owner.to_string());
+        let config = &self.engine.config;
         if !std::mem::replace(&mut self.has_slept, true) {
-            self.engine.config.observe(|observer| {
-                let (name, group, owner) = texts();
-                observer.waiting(&WaitStarted { name, kind, group, owner });
-            });
+            config.observe(|observer| observer.waiting(&WaitStarted::of(self.in_events(kind))));
         }
         if lasts && !std::mem::replace(&mut self.lasts, true) {
-            self.engine.config.observe(|observer| {
-                let (name, group, owner) = texts();
-                observer.still_waiting(&WaitLasts { name, kind, group, owner, waited });
-            });
+            config.observe(|observer| observer.still_waiting(&WaitLasts::of(self.in_events(kind), waited)));
         }
+    }
+
+    pub(crate) fn in_events(&self, kind: LockKind) -> InEvents {
+        (self.name.to_string(), kind, self.group.map(ToString::to_string), self.asker.owner.to_string())
     }
 
     /// Ends the wait with a grant.
@@ -362,14 +360,8 @@ impl<'a> Waiting<'a> {
         let Some(kind) = self.kind.filter(|_| self.has_slept) else { return };
         self.listed = None;
         self.engine.config.observe(|observer| {
-            observer.gave_up(&WaitGivenUp {
-                name: self.name.to_string(),
-                kind,
-                group: self.group.map(|group| group.to_string()),
-                owner: self.asker.owner.to_string(),
-                waited: self.started.until(Instant::now()),
-                error: error.cloned(),
-            });
+            let waited = self.started.until(Instant::now());
+            observer.gave_up(&WaitGivenUp::of(self.in_events(kind), waited, error.cloned()));
         });
     }
 

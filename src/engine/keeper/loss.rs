@@ -85,16 +85,14 @@ impl Keeper {
     /// Tells the observer that a hold has ended.
     pub(crate) fn tell_end(&self, hold: &HoldState, loss: Option<Loss>, error: Option<&Error>, is_kept: bool) {
         self.config.observe(|observer| {
-            let (name, kind, group, owner) = hold.in_events();
-            let (held, error) = (hold.since.until(Instant::now()), error.cloned());
-            observer.hold_ended(&HoldEnded { name, kind, group, owner, held, loss, error, is_kept });
+            let held = hold.since.until(Instant::now());
+            observer.hold_ended(&HoldEnded::of(hold.in_events(), held, loss, error.cloned(), is_kept));
         });
     }
 
     fn tell(&self, hold: &HoldState, loss: Loss, on_lost: Vec<OnLost>) {
         self.config.observe(|observer| {
-            let (name, kind, group, owner) = hold.in_events();
-            observer.lost(&LockLost { name, kind, group, owner, loss, stood_still: self.stood_still(hold, loss) });
+            observer.lost(&LockLost::of(hold.in_events(), loss, self.stood_still(hold, loss)));
         });
         self.tell_end(hold, Some(loss), None, false);
         for callback in on_lost {

@@ -220,10 +220,7 @@ impl RenewalHost for ServerRound<'_> {
             return;
         }
         self.keeper.schedule_check(hold);
-        self.keeper.config.observe(|observer| {
-            let (name, kind, group, owner) = hold.in_events();
-            observer.abandoned(&LockAbandoned { name, kind, group, owner });
-        });
+        self.keeper.config.observe(|observer| observer.abandoned(&LockAbandoned::of(hold.in_events())));
     }
 
     fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
