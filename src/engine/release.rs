@@ -28,7 +28,7 @@ pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
     /// The message, where the lock is not handed on.
     publishing: Option<Publishing<'a>>,
-    turn: RequestTurn<'a>,
+    pub(crate) turn: RequestTurn<'a>,
 }
 
 /// A message that a request of this process publishes, from the request to its reply.
@@ -59,11 +59,6 @@ impl<'a> LastRelease<'a> {
     /// The release is about to publish its message.
     pub(crate) fn announce(&mut self, engine: &'a Engine) {
         self.publishing = Some(engine.publishes(&self.hold.name, || self.hold.channel()));
-    }
-
-    /// Takes the earlier copies that must be fenced before the release.
-    pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        self.turn.take_in_doubt()
     }
 }
 
@@ -167,9 +162,10 @@ impl Engine {
                     }
                 }
             }
-            Release::Last => match self.begin_last_release(hold, bounds) {
-                Ok(last) => return Begun::Last(last),
+            Release::Last => match hold.requests.turn(bounds.end) {
+                Ok(turn) => return Begun::Last(LastRelease { hold, publishing: None, turn }),
                 Err(error) => {
+                    self.keeper.clear_away(hold, InDoubt::default());
                     self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
                     self.keeper.tell_end(hold, None, Some(&error), false);
                     Err(error)
@@ -187,12 +183,6 @@ impl Engine {
             Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
         };
         Begun::Over(outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name)))
-    }
-
-    fn begin_last_release<'a>(&self, hold: &'a Arc<HoldState>, bounds: Bounds) -> Result<LastRelease<'a>> {
-        let turn = hold.requests.turn(bounds.end);
-        let turn = turn.inspect_err(|_| self.keeper.clear_away(hold, InDoubt::default()))?;
-        Ok(LastRelease { hold, publishing: None, turn })
     }
 
     /// Takes the outcome of the request that frees the lock.

@@ -168,6 +168,9 @@ impl<'a> Acquisition<'a> {
         match outcome {
             Ok(answer) => {
                 self.engine.sender.after_request(node);
+                if answer.unfenceable && !answer.value.is_granted() {
+                    self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
+                }
                 match answer.value {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
@@ -176,16 +179,8 @@ impl<'a> Acquisition<'a> {
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
-                    Attempt::OtherKind => {
-                        if answer.unfenceable {
-                            self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
-                        }
-                        Err(self.engine.sender.other_kind(self.request.name))
-                    }
+                    Attempt::OtherKind => Err(self.engine.sender.other_kind(self.request.name)),
                     Attempt::Busy { ttl_ms } => {
-                        if answer.unfenceable {
-                            self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
-                        }
                         self.waiting.heard_busy();
                         // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(TakeOutcome::Busy(
@@ -264,7 +259,9 @@ impl<'a> Acquisition<'a> {
             progress: if is_observed { progress.untold() } else { progress },
         });
         let Some(Added { dead, has_others }) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
-            return Err(self.granted_while_closing());
+            // `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
+            self.withdraw(self.engine.config.drop_timeout);
+            return Err(closed());
         };
         self.granted = true;
         self.waiting.granted();
@@ -277,12 +274,6 @@ impl<'a> Acquisition<'a> {
             self.engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
         }
         Ok(TakeOutcome::Taken((hold, guard)))
-    }
-
-    /// `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
-    fn granted_while_closing(&mut self) -> Error {
-        self.withdraw(self.engine.config.drop_timeout);
-        closed()
     }
 
     /// The reply took longer than the lease, so another owner may hold the lock by now. The grant is cleaned up, and

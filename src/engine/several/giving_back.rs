@@ -51,7 +51,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             Begun::Part(part) => parts.push((place, part)),
             Begun::Last(mut last) => {
                 last.announce(held.engine);
-                let in_doubt = last.take_in_doubt();
+                let in_doubt = last.turn.take_in_doubt();
                 let with = held.engine.bundle_of(&*held.hold.kind, &held.hold.name).filter(|_| in_doubt.is_empty());
                 leaving.push((with, Leaving { place, held, last, in_doubt }));
             }
