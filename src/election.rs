@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Inquiry, Modifiers};
+use crate::engine::{Handle, Modifiers};
 use crate::error::Result;
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::Hold;
@@ -203,8 +203,8 @@ impl Election {
             (reading.leader.as_ref() == last).then_some(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.handle.ask("leadership", &self.name, |engine, name| {
-            let inquiry = Inquiry { name, question: leader::read, channel: name.leader_channel().text(), cancel };
-            engine.inquire(&inquiry, Deadline::after(wait), unwanted)
+            let channel = name.leader_channel().text();
+            engine.inquire(&leader::read(name), &channel, cancel, Deadline::after(wait), unwanted)
         });
         Ok(changed?.map_or_else(|| last.cloned(), |reading| reading.leader))
     }

@@ -23,7 +23,6 @@ pub(crate) mod several;
 pub(crate) use cells::taken::TakenTicket;
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
-pub(crate) use inquiry::Inquiry;
 pub(crate) use parts::Engine;
 pub(crate) use request::{AcquireRequest, Grant, Modifiers, Wait};
 pub(crate) use sender::numbered::Numbered;

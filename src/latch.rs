@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::{Handle, Inquiry};
+use crate::engine::Handle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
 use crate::name::GivenName;
@@ -182,11 +182,10 @@ impl CountDownLatch {
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
-        let cancel = self.cancel.as_ref();
         let unwanted = |count: &IfLock<i64>| count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP);
         self.handle.ask("latch", &self.name, |engine, name| {
-            let inquiry = Inquiry { name, question: query::count, channel: name.latch_channel().text(), cancel };
-            match engine.inquire(&inquiry, deadline, unwanted) {
+            let (question, channel) = (query::count(name), name.latch_channel().text());
+            match engine.inquire(&question, &channel, self.cancel.as_ref(), deadline, unwanted) {
                 Ok(Some(Err(NotALock))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),

@@ -8,45 +8,38 @@ use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::error::{Error, Result};
 use crate::kinds::Queueing;
-use crate::name::LockName;
 use crate::owner::ThreadNumber;
 use crate::script::Call;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, wait_loop};
 use crate::time::{Deadline, Instant};
 
-/// A query about a name, and the channel on which changes of the reply are published.
-pub(crate) struct Inquiry<'a, T> {
-    pub(crate) name: &'a LockName,
-    pub(crate) question: fn(&LockName) -> Call<T>,
-    pub(crate) channel: String,
-    pub(crate) cancel: Option<&'a Cancel>,
-}
-
 impl Engine {
     /// Asks until the caller wants the reply; `None` when the time is up. The last request is sent when the time is up.
-    /// For a reply that the caller does not want, `unwanted` returns the time after which another one may come without
-    /// a message.
+    /// Changes of the reply are published on `channel`. For a reply that the caller does not want, `unwanted` returns the
+    /// time after which another one may come without a message.
     pub(crate) fn inquire<T>(
         &self,
-        inquiry: &Inquiry<'_, T>,
+        question: &Call<T>,
+        channel: &str,
+        cancel: Option<&Cancel>,
         deadline: Deadline,
         unwanted: impl Fn(&T) -> Option<Duration>,
     ) -> Result<Option<T>> {
-        let caller = Caller::new(&self.life, inquiry.cancel, !deadline.passed(Instant::now()));
+        let caller = Caller::new(&self.life, cancel, !deadline.passed(Instant::now()));
         caller.check()?;
         let (number, owner) = self.owners.draw(ThreadNumber(0));
         let asker = Asker { number, owner, thread: None };
         let ask = |waiting: &mut Waiting<'_>| {
             let bounds = Bounds { fences: false, ..waiting.asks() };
-            let outcome = self.sender.send(&(inquiry.question)(inquiry.name), bounds, Some(&caller));
+            let outcome = self.sender.send(question, bounds, Some(&caller));
             waiting.node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
             self.sender.after_request(waiting.node);
             // A query has no effect, so its failure leaves no doubt.
             let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
             Ok(unwanted(&answer.value).map_or(TakeOutcome::Taken(answer.value), TakeOutcome::Busy))
         };
-        let mut waiting = Waiting::new(self, (inquiry.name, None), asker, &caller, deadline, Queueing::Together);
-        wait_loop(&mut WaitOn { waiting: &mut waiting, channel: &inquiry.channel, ask }, deadline)
+        let mut waiting = Waiting::new(self, (question.route(), None), asker, &caller, deadline, Queueing::Together);
+        wait_loop(&mut WaitOn { waiting: &mut waiting, channel, ask }, deadline)
     }
 }

@@ -69,15 +69,6 @@ pub(crate) enum Lesson {
     LookAgain(Duration),
 }
 
-/// The result of a round.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    /// The number of renewed locks.
-    pub(crate) renewed: usize,
-    /// No request failed any more, after renewals had failed for this time.
-    pub(crate) recovered: Option<Duration>,
-}
-
 impl RenewalRounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         Self { next_tick: now.after(interval), interval, batch, command_timeout, ..Self::default() }
@@ -175,8 +166,9 @@ impl RenewalRounds {
         }
     }
 
-    /// Ends the round.
-    pub(crate) fn end(&mut self, now: Instant) -> Outcome {
+    /// Ends the round. Returns the number of renewed locks, and the time for which renewals had failed where no request
+    /// failed any more.
+    pub(crate) fn end(&mut self, now: Instant) -> (usize, Option<Duration>) {
         let renewed = std::mem::take(&mut self.renewed);
         let mut recovered = None;
         if let Some(failed) = self.failed.take() {
@@ -184,7 +176,7 @@ impl RenewalRounds {
         } else if renewed > 0 {
             recovered = self.failing_since.take().map(|since| since.until(now));
         }
-        Outcome { renewed, recovered }
+        (renewed, recovered)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
-use crate::state::renewal::{self, Lesson, Outcome, RenewalRounds, RenewalTurn, next_look};
+use crate::state::renewal::{self, Lesson, RenewalRounds, RenewalTurn, next_look};
 use crate::state::watch::AllHolds;
 use crate::time::Instant;
 use crate::transport::Slot;
@@ -124,7 +124,7 @@ impl Renewer {
             }
         }
         self.send(host, due);
-        let Outcome { renewed, recovered } = self.rounds.end(Instant::now());
+        let (renewed, recovered) = self.rounds.end(Instant::now());
         if renewed > 0 {
             host.renewed_in_round(renewed);
         }
