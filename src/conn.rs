@@ -55,8 +55,6 @@ pub(crate) use waker::{Sleeper, Waker, sleeper};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Cmd;
-
 use crate::error::{Refusal, Result};
 use crate::transport::{Identity, ServerNumber, Slot};
 
@@ -122,11 +120,4 @@ impl Route {
     pub(crate) fn to(server: &Arc<Server>) -> Self {
         Self { server: Arc::clone(server), asking: false }
     }
-}
-
-/// Builds a command from its words.
-pub(crate) fn command(words: &[&str]) -> Cmd {
-    let mut command = Cmd::new();
-    command.arg(words);
-    command
 }

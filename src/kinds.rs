@@ -54,13 +54,13 @@ mod prelude {
     pub(super) use crate::listing::LockKind;
     pub(super) use crate::name::{Joined, LockName};
     pub(super) use crate::owner::OwnerId;
+    pub(super) use crate::reply::{command, int, list, number, text};
     pub(super) use crate::script::answer::{NO_RECEIVERS, read_forced, read_outcome, read_release};
     pub(super) use crate::script::bundle::{BundleAttempt, BundleRelease, PartState, read_releases};
     pub(super) use crate::script::look::{self, Claim};
     pub(super) use crate::script::once::{self, Once, is_one};
-    pub(super) use crate::script::reply::{int, list, number, text};
     pub(super) use crate::script::{
-        Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, command, lua,
+        Attempt, Call, Counts, IfLock, Raise, Released, Renewal, RenewalAnswer, Script, Side, lua,
     };
     pub(super) use crate::time::Lease;
 }

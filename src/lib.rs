@@ -152,6 +152,7 @@ mod name;
 mod owner;
 mod permits;
 mod red;
+mod reply;
 mod script;
 mod semaphore;
 mod state;

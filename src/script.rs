@@ -8,13 +8,12 @@ pub(crate) mod inspection;
 pub(crate) mod look;
 pub(crate) mod once;
 pub(crate) mod query;
-pub(crate) mod reply;
 #[cfg(test)]
 pub(crate) mod tests;
 mod words;
 
 pub(crate) use answer::{Attempt, Counts, IfLock, NotALock, Raise, Released, Renewal, RenewalAnswer, Side};
-pub(crate) use call::{Call, Pipeline, Script, command, pipelined};
+pub(crate) use call::{Call, Pipeline, Script, pipelined};
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

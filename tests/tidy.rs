@@ -26,7 +26,7 @@ const LAYERS: &[&[&str]] = &[
     &["system"],
     &["error", "owner", "sync", "token"],
     &["durability", "name", "time", "tls"],
-    &["bell", "credentials", "listing", "transport"],
+    &["bell", "credentials", "listing", "reply", "transport"],
     &["cancel", "event", "inspection"],
     &["conn", "script"],
     &["kinds", "state"],
@@ -41,7 +41,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Parts that may name the `redis` crate.
-const SAY_REDIS: &[&str] = &["conn", "script", "kinds", "error"];
+const SAY_REDIS: &[&str] = &["conn", "script", "kinds", "error", "reply"];
 /// Parts that may start threads.
 const START_THREADS: &[&str] = &["conn", "engine"];
 /// Parts that choose the mutex and condition variable; a model checker provides replacements there.

@@ -2,11 +2,9 @@
 
 use redis::Value;
 
-use super::command;
-
 /// The command before a request to a server that gets the key at present.
 pub(super) fn asking() -> Vec<u8> {
-    command(&["ASKING"]).get_packed_command()
+    redis::cmd("ASKING").get_packed_command()
 }
 
 /// The reply to a request. Where `ASKING` was refused before, the refusal explains more than that of the request. A

@@ -10,12 +10,11 @@ use std::time::Duration;
 use redis::Value;
 
 use super::address::{Address, Endpoint};
-use super::command;
 use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
 use super::frame::Largest;
-use super::introduction::{Hello, IntroductionStep, Purpose, introduction, text_of};
+use super::introduction::{Hello, IntroductionStep, Purpose, introduction};
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
@@ -23,6 +22,7 @@ use super::stream::Stream;
 use super::tls::Connector;
 use super::trouble::{self, Moment};
 use crate::error::Refusal;
+use crate::reply::{command, text};
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, ServerNumber};
@@ -201,11 +201,11 @@ impl Dial<'_> {
         let lost = |moment, error| Fault::NotSent(trouble::failed(label, moment, error, limit));
         let mut commands = introduction(address, client_name);
         if connection.asked_start {
-            commands.push((IntroductionStep::ServerStart, command(&["INFO", "server"])));
+            commands.push((IntroductionStep::ServerStart, command("INFO", "server")));
         }
         let node = if self.purpose == Purpose::Locks { self.dialer.node.lock().clone() } else { None };
         if node.is_some() {
-            commands.push((IntroductionStep::Node, command(&["CLUSTER", "MYID"])));
+            commands.push((IntroductionStep::Node, command("CLUSTER", "MYID")));
         }
         let mut packed = vec![];
         commands.iter().for_each(|(_, command)| command.write_packed_command(&mut packed));
@@ -221,7 +221,7 @@ impl Dial<'_> {
             let reply = reply.map_err(|error| refused_login.take().unwrap_or_else(|| cause(error)))?;
             moment = Moment::Request;
             let is_told = step == IntroductionStep::Node && !matches!(reply, Value::ServerError(_));
-            if is_told && text_of(&reply).as_deref() != node.as_deref() {
+            if is_told && text(&reply).as_deref() != node.as_deref() {
                 return Err(Fault::NotSent(trouble::foreign(label)));
             }
             match self.take_step(connection, step, reply) {
@@ -249,9 +249,9 @@ impl Dial<'_> {
                 server.check(label, self.purpose, *in_cluster)?;
                 connection.identity = server.id.map(Identity::new);
             }
-            IntroductionStep::Info => connection.learn_from(&text_of(&reply).unwrap_or_default()),
+            IntroductionStep::Info => connection.learn_from(&text(&reply).unwrap_or_default()),
             IntroductionStep::ServerStart => {
-                connection.server_start = text_of(&reply).and_then(|info| ServerStart::read(&info, Instant::now()))
+                connection.server_start = text(&reply).and_then(|info| ServerStart::read(&info, Instant::now()))
             }
             IntroductionStep::Login | IntroductionStep::Database | IntroductionStep::Name | IntroductionStep::Node => {}
         }

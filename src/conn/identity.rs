@@ -2,13 +2,13 @@
 
 use redis::Cmd;
 
-use super::command;
+use crate::reply::command;
 use crate::transport::Identity;
 
 impl Identity {
     /// The command that ends this connection on the server, so that the server runs no further request of it.
     pub(super) fn kill(&self) -> Cmd {
-        let mut kill = command(&["CLIENT", "KILL", "ID", &self.id.to_string()]);
+        let mut kill = command("CLIENT", ("KILL", "ID", self.id));
         if let Some(address) = &self.address {
             kill.arg("ADDR").arg(address);
         }

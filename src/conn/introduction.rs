@@ -5,8 +5,8 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::address::Address;
-use super::command;
 use crate::error::{Error, ErrorKind, Refusal};
+use crate::reply::{command, text};
 use crate::transport::Fault;
 
 /// The purpose of a connection.
@@ -43,12 +43,12 @@ pub(super) enum IntroductionStep {
 /// `HELLO` without a login.
 pub(super) fn introduction(address: &Address, client_name: &str) -> Vec<(IntroductionStep, Cmd)> {
     let mut commands = vec![
-        (IntroductionStep::Hello, command(&["HELLO", if address.resp3 { "3" } else { "2" }])),
-        (IntroductionStep::Name, command(&["CLIENT", "SETNAME", client_name])),
-        (IntroductionStep::Info, command(&["CLIENT", "INFO"])),
+        (IntroductionStep::Hello, command("HELLO", if address.resp3 { "3" } else { "2" })),
+        (IntroductionStep::Name, command("CLIENT", ("SETNAME", client_name))),
+        (IntroductionStep::Info, command("CLIENT", "INFO")),
     ];
     if address.database != 0 {
-        commands.insert(1, (IntroductionStep::Database, command(&["SELECT", &address.database.to_string()])));
+        commands.insert(1, (IntroductionStep::Database, command("SELECT", address.database)));
     }
     commands
 }
@@ -92,10 +92,10 @@ impl Hello {
     pub(super) fn read(reply: &Value) -> Self {
         let mut told = Self::default();
         for (key, value) in reply.as_map_iter().into_iter().flatten() {
-            match (text_of(key).as_deref(), value) {
+            match (text(key).as_deref(), value) {
                 (Some("id"), Value::Int(id)) => told.id = u64::try_from(*id).ok(),
-                (Some("mode"), value) => told.mode = text_of(value).unwrap_or_default(),
-                (Some("role"), value) => told.role = text_of(value).unwrap_or_default(),
+                (Some("mode"), value) => told.mode = text(value).unwrap_or_default(),
+                (Some("role"), value) => told.role = text(value).unwrap_or_default(),
                 _ => {}
             }
         }
@@ -133,14 +133,6 @@ impl Hello {
 /// Reads a field of the text of `INFO` or `CLUSTER INFO`.
 pub(super) fn field_of<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
-}
-
-pub(super) fn text_of(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::VerbatimString { text, .. } | Value::SimpleString(text) => Some(text.clone()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::command;
 use super::connection::Connection;
 use super::server::Server;
 use super::trouble::{self, Moment};
@@ -186,7 +185,7 @@ impl ListeningSession<'_> {
     fn send_batches(&mut self, word: &str, subscribes: bool, batches: Vec<Vec<String>>) -> Result<(), Error> {
         let mut packed = vec![];
         for batch in &batches {
-            command(&[word]).arg(batch).write_packed_command(&mut packed);
+            redis::cmd(word).arg(batch).write_packed_command(&mut packed);
         }
         self.send(&packed)?;
         let sent = |channels: Vec<String>| Sent::Channels { subscribes, missing: channels.len(), channels };
@@ -202,7 +201,7 @@ impl ListeningSession<'_> {
             return Err(self.broken(io::Error::new(io::ErrorKind::TimedOut, "the server fell silent")));
         }
         if self.sent.is_empty() && silent >= SILENCE_BEFORE_PING {
-            self.send(&command(&["PING"]).get_packed_command())?;
+            self.send(&redis::cmd("PING").get_packed_command())?;
             self.sent.push_back(Sent::Ping);
         }
         let limit = if self.sent.is_empty() { SILENCE_BEFORE_PING } else { SILENCE_BEFORE_PING + ANSWER_LIMIT };

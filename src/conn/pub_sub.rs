@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use redis::Value;
 
-use super::command;
 use super::connection::Connection;
+use crate::reply::command;
 use crate::transport::{Fault, Limits, PubSub};
 
 /// The choice between plain and sharded pub/sub.
@@ -37,7 +37,7 @@ impl PubSubChoice {
         if let Some(made) = self.get() {
             return Ok(made);
         }
-        let question = command(&["PUBSUB", "SHARDNUMSUB"]);
+        let question = command("PUBSUB", "SHARDNUMSUB");
         let answer = connection.request(&question, limits, |reply| matches!(reply, Value::Array(_)).then_some(()));
         let pub_sub = match answer {
             Ok(()) => PubSub::Sharded,

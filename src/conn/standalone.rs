@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::server::Server;
-use super::{Route, Topology, command};
+use super::{Route, Topology};
 use crate::error::{Result, Stop};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
@@ -27,7 +27,7 @@ impl Topology for Standalone {
 
     fn greet(&self, limit: Duration) -> Result<()> {
         let limits = Limits::by(Instant::now().after(limit));
-        let ping = [command(&["PING"])];
+        let ping = [redis::cmd("PING")];
         self.0.questions(limits, |send| Stop::at_a_refusal(&send(&ping)?)).map_err(Fault::into_error)
     }
 

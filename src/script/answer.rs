@@ -2,10 +2,10 @@
 
 use redis::Value;
 
-use super::reply::{int, list};
 use crate::error::{Loss, Refusal};
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::reply::{int, list};
 use crate::time::Lease;
 
 /// The reply to an attempt to acquire.

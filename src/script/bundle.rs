@@ -3,10 +3,10 @@
 use redis::Value;
 
 use super::answer::{Attempt, Released, read_release};
-use super::reply::{int, list};
 use crate::error::Refusal;
 use crate::name::{Joined, LockName};
 use crate::owner::OwnerId;
+use crate::reply::{int, list};
 
 /// The most locks in one call.
 pub(crate) const MOST_PARTS: usize = 1_000;

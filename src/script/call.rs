@@ -1,12 +1,12 @@
 //! A request: script, arguments, route, and the function that reads the reply.
 
 use once_cell::race::OnceBox;
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Value};
 
-use super::reply::known;
 use super::words::{Word, Words, write, write_line};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
+use crate::reply::known;
 use crate::transport::{Confirmation, PubSub, Question};
 
 /// A bundled script. The words that call the script by its hash are written at the first use, by no thread alone: a
@@ -51,13 +51,6 @@ pub(crate) type RoundTrips<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, S
 
 /// Sends commands in one write and returns their replies, error replies among them.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
-
-/// A command with its arguments.
-pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
-    let mut command = redis::cmd(word);
-    command.arg(arguments);
-    command
-}
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {

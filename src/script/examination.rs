@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value, cmd};
 
-use super::reply::{int, known, server_time, text};
-use super::{Pipeline, command};
+use super::Pipeline;
 use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
+use crate::reply::{command, int, known, server_time, text};
 use crate::time::since_epoch;
 
 /// The answer of a server, or the refusal of the question.

@@ -12,13 +12,13 @@ use std::time::Duration;
 use redis::{Arg, Cmd, Value};
 
 use super::answer::{IfLock, NotALock};
-use super::reply::{int, known, list, number, server_time, text, texts};
-use super::{Call, Pipeline, command};
+use super::{Call, Pipeline};
 use crate::error::{Refusal, Stop};
 use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::is_client_id;
+use crate::reply::{command, int, known, list, number, server_time, text, texts};
 use crate::token::FencingToken;
 use crate::transport::PubSub;
 

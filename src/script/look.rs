@@ -2,12 +2,12 @@
 
 use redis::{Cmd, Value};
 
+use super::Call;
 use super::answer::RenewalAnswer;
-use super::reply::known;
-use super::{Call, command};
 use crate::error::Loss;
 use crate::name::LockName;
 use crate::owner::OwnerId;
+use crate::reply::{command, known};
 use crate::time::Lease;
 
 /// A hold to check.

@@ -1,9 +1,9 @@
 //! Requests that count: a number and an idempotency key give each request its effect once.
 
-use super::reply::int;
 use super::words::Word;
 use super::{Call, Script, lua};
 use crate::name::{Joined, LockName};
+use crate::reply::int;
 
 static CLOSE: Script = lua!("once/close.lua");
 static DELETE: Script = lua!("once/delete.lua");

@@ -7,9 +7,9 @@ use redis::Value;
 use super::Call;
 use super::answer::{IfLock, NotALock};
 use super::inspection::of_group;
-use super::reply::{int, list, text};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
+use crate::reply::{int, list, text};
 
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {

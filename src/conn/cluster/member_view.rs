@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use redis::Value;
 
 use crate::conn::address::Endpoint;
-use crate::conn::command;
-use crate::conn::introduction::{Purpose, field_of, text_of};
+use crate::conn::introduction::{Purpose, field_of};
 use crate::conn::server::Server;
 use crate::error::Stop;
+use crate::reply::{command, text};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
@@ -37,14 +37,14 @@ pub(super) struct Range {
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
     let mut connection = server.dial_for(Purpose::Map, deadline)?;
     let spoke = server.dialer.host();
-    let questions = [command(&["CLUSTER", "INFO"]), command(&["CLUSTER", "SLOTS"])];
+    let questions = ["INFO", "SLOTS"].map(|word| command("CLUSTER", word));
     connection.round_trips(Limits::by(deadline), false, |send| {
         let replies = send(&questions)?;
         let [info, slots] = &replies[..] else { return Err(Stop::NoReply) };
         Stop::at_a_refusal([slots])?;
         let (ranges, ids) = ranges(slots, spoke).ok_or(Stop::NoReply)?;
         // A user without the right to the first command takes the first map.
-        let info = text_of(info);
+        let info = text(info);
         let field = |name| info.as_deref().map(|info| field_of(info, name));
         let epoch = field("cluster_current_epoch").flatten().and_then(|epoch| epoch.parse().ok());
         Ok(MemberView { epoch, is_well: field("cluster_state").is_none_or(|state| state == Some("ok")), ranges, ids })
@@ -73,14 +73,14 @@ fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Endpoint, S
 
 fn id(node: &Value) -> Option<String> {
     let Value::Array(parts) = node else { return None };
-    text_of(parts.get(2)?).filter(|id| !id.is_empty())
+    text(parts.get(2)?).filter(|id| !id.is_empty())
 }
 
 /// Reads the address of a node: host, port, id, and further facts, among them the address where the host is unknown.
 fn place(node: &Value, spoke: &str) -> Option<Endpoint> {
     let Value::Array(parts) = node else { return None };
     let [host, Value::Int(port), rest @ ..] = &parts[..] else { return None };
-    let host = match (host, text_of(host).as_deref()) {
+    let host = match (host, text(host).as_deref()) {
         // A node that does not know its own address is where the answer came from.
         (Value::Nil, _) | (_, Some("")) => spoke.to_owned(),
         (_, Some("?")) => address_among(rest.get(1)?)?,
@@ -90,7 +90,7 @@ fn place(node: &Value, spoke: &str) -> Option<Endpoint> {
 }
 
 fn address_among(facts: &Value) -> Option<String> {
-    let mut pairs = facts.as_map_iter()?.filter_map(|(name, fact)| Some((text_of(name)?, text_of(fact)?)));
+    let mut pairs = facts.as_map_iter()?.filter_map(|(name, fact)| Some((text(name)?, text(fact)?)));
     pairs.find(|(name, address)| name == "ip" && !address.is_empty()).map(|(_, address)| address)
 }
 

@@ -91,7 +91,7 @@ fn routed(cluster: &Cluster) -> u16 {
 
 /// Asks a server anything over its pool.
 fn ping(server: &Server, limit: Duration) -> std::result::Result<(), Fault> {
-    let ping = [crate::conn::command(&["PING"])];
+    let ping = [redis::cmd("PING")];
     server.questions(Limits::by(Instant::now().after(limit)), |send| send(&ping).map(drop))
 }
 

@@ -5,9 +5,9 @@ use std::net::TcpListener;
 use std::sync::Barrier;
 
 use super::*;
-use crate::conn::command;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::error::ErrorKind;
+use crate::reply::command;
 use crate::transport::PubSub;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ impl Question<Value, String> for EightTexts<'_> {
     }
 
     fn pack(&self, _: bool, _: PubSub, request: &mut Vec<u8>) {
-        command(&["ECHO", self.0]).write_packed_command(request);
+        command("ECHO", self.0).write_packed_command(request);
     }
 }
 
@@ -72,7 +72,7 @@ impl Question<Value, String> for Word<'_> {
     }
 
     fn pack(&self, whole: bool, _: PubSub, request: &mut Vec<u8>) {
-        command(&["ECHO", if whole { "whole" } else { self.0 }]).write_packed_command(request);
+        command("ECHO", if whole { "whole" } else { self.0 }).write_packed_command(request);
     }
 }
 

@@ -7,7 +7,6 @@ use redis::Value;
 
 use super::{Limit, cause};
 use crate::conn::address::Endpoint;
-use crate::conn::command;
 use crate::conn::dialer::{MasterAddress, MasterFinder};
 use crate::conn::introduction::Hello;
 use crate::conn::server::Server;
@@ -50,7 +49,7 @@ impl MasterFinder for Nodes {
         };
         // A distant master that is not heard in time would leave the place to an old one.
         let wait = if is_known { self.limit.question } else { self.limit.first() };
-        let role = [command(&["HELLO"])];
+        let role = [redis::cmd("HELLO")];
         let (asked, answers) = self.limit.ask(wait, &self.nodes, skips_down, &role, is_master);
         let (mut masters, mut replicas, mut errors) = (vec![], vec![], vec![]);
         for (node, answer) in self.nodes.iter().zip(answers) {

@@ -7,12 +7,12 @@ use redis::Value;
 use super::succession::{Opinion, Succession, most_of};
 use super::{Limit, MakesDialers, cause};
 use crate::conn::address::{Address, Endpoint};
-use crate::conn::command;
 use crate::conn::dialer::{Dialer, MasterAddress, MasterFinder};
-use crate::conn::introduction::{Purpose, text_of};
+use crate::conn::introduction::Purpose;
 use crate::conn::server::Server;
 use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result, Stop};
+use crate::reply::{command, text};
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -63,7 +63,7 @@ impl Sentinels {
         // an old master with a new epoch.
         let name = &*self.service.name;
         let questions = [&["MASTER", name][..], &["GET-MASTER-ADDR-BY-NAME", name], &["MYID"], &["SENTINELS", name]];
-        let questions = questions.map(|words| command(&[&["SENTINEL"], words].concat()));
+        let questions = questions.map(|words| command("SENTINEL", words));
         let (asked, answers) = self.limit.ask(self.limit.question, &sentinels, up >= needed, &questions, opinion);
         let mut poll = Poll::default();
         for (sentinel, answer) in sentinels.into_iter().zip(answers) {
@@ -183,8 +183,8 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
         let [host, port] = place.as_slice() else { return None };
         let flags = field(watched, "flags")?;
         Some(Opinion {
-            id: text_of(id)?,
-            master: Endpoint::at(&text_of(host)?, &text_of(port)?)?,
+            id: text(id)?,
+            master: Endpoint::at(&text(host)?, &text(port)?)?,
             epoch: field(watched, "config-epoch")?.parse().ok()?,
             known: field(watched, "num-other-sentinels")?.parse::<usize>().ok()? + 1,
             is_calm: !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag)),
@@ -204,8 +204,8 @@ fn places_of(others: &Value) -> Option<Vec<(String, Endpoint)>> {
 
 /// Returns a field of a flat list of names and values, or of a map.
 fn field(reply: &Value, name: &str) -> Option<String> {
-    let (_, value) = reply.as_map_iter()?.find(|(key, _)| text_of(key).is_some_and(|key| key == name))?;
-    text_of(value)
+    let (_, value) = reply.as_map_iter()?.find(|(key, _)| text(key).is_some_and(|key| key == name))?;
+    text(value)
 }
 
 const FLAGS_OF_A_MOVE: [&str; 5] = ["s_down", "o_down", "failover_in_progress", "disconnected", "master_down"];

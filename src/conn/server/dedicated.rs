@@ -5,13 +5,13 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 
 use super::{Server, is_usable};
-use crate::conn::command;
 use crate::conn::connection::Connection;
 use crate::conn::dialer::Dialer;
 use crate::conn::introduction::{Hello, Purpose};
 use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
 use crate::error::Stop;
+use crate::reply::command;
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Limits};
 
@@ -80,8 +80,7 @@ impl DedicatedConnection {
     /// Redirects the invalidation messages about keys that this connection reads to the connection with the id
     /// `number`.
     pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
-        let number = number.to_string();
-        let request = command(&["CLIENT", "TRACKING", "ON", "REDIRECT", &number, "NOLOOP"]);
+        let request = command("CLIENT", ("TRACKING", "ON", "REDIRECT", number, "NOLOOP"));
         self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
     }
 
@@ -103,7 +102,7 @@ impl DedicatedConnection {
     /// connection to any other server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
         let asked = self.generation();
-        let answer = self.request(&command(&["HELLO"]), deadline, |reply| Some(Hello::read(reply)));
+        let answer = self.request(&redis::cmd("HELLO"), deadline, |reply| Some(Hello::read(reply)));
         if asked != Some(self.generation) {
             // The new connection may lead to another server than the one that answered before.
             let error = trouble::at(&self.server.label(), "told no role: its connection was lost");

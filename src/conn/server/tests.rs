@@ -2,7 +2,6 @@
 #![cfg(test)]
 
 use super::*;
-use crate::conn::command;
 use crate::conn::scripted::{Reaction, Scripted};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -19,7 +18,7 @@ fn served(reaction: Reaction) -> (Scripted, Arc<Server>) {
 }
 
 fn ping(server: &Server) -> Result<(), Fault> {
-    server.questions(Limits::by(soon()), |send| send(&[command(&["PING"])]).map(drop))
+    server.questions(Limits::by(soon()), |send| send(&[redis::cmd("PING")]).map(drop))
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn round_trips_without_a_reply_end_their_connection() {
     let mut connection = server.connection();
     connection.open(soon()).unwrap();
     let outcome = connection
-        .round_trips(Instant::now().after(Duration::from_millis(50)), |send| send(&[command(&["PING"])]).map(drop));
+        .round_trips(Instant::now().after(Duration::from_millis(50)), |send| send(&[redis::cmd("PING")]).map(drop));
     assert!(matches!(outcome, Err(Fault::Unanswered(..))), "{outcome:?}");
     assert_eq!(connection.generation(), None, "the next answer would be that of this question");
 }
@@ -58,7 +57,7 @@ fn the_role_of_another_connection_is_no_answer() {
     assert!(connection.check_role(soon()).is_err(), "no connection answered anything");
     connection.open(soon()).unwrap();
     connection.check_role(soon()).unwrap();
-    connection.request(&command(&["PING"]), soon(), |_| Some(())).unwrap_err();
+    connection.request(&redis::cmd("PING"), soon(), |_| Some(())).unwrap_err();
     assert!(connection.check_role(soon()).is_err(), "the server that was asked is another one, perhaps");
 }
 

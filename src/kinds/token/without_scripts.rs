@@ -8,8 +8,8 @@ use redis::{Cmd, cmd};
 
 use crate::error::{Refusal, Stop};
 use crate::kinds::prelude::*;
+use crate::reply::known;
 use crate::script::Pipeline;
-use crate::script::reply::known;
 
 /// The key of a lock and the value of one hold, for requests without scripts.
 pub(super) struct TokenValue {

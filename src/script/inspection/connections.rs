@@ -8,8 +8,8 @@ use super::told;
 use crate::error::Stop;
 use crate::inspection::{ClientConnection, Inspection};
 use crate::owner::is_client_id;
-use crate::script::reply::{known, text};
-use crate::script::{Pipeline, command};
+use crate::reply::{command, known, text};
+use crate::script::Pipeline;
 
 /// The connections of a server: those of clients of this library by the first digits of the client's id.
 pub(crate) struct Connections {

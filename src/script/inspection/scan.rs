@@ -5,8 +5,8 @@ use redis::{Cmd, Value};
 use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group, page_of};
 use crate::error::{Refusal, Stop};
 use crate::name::{GivenName, LockName};
-use crate::script::reply::{known, text, texts};
-use crate::script::{Pipeline, command};
+use crate::reply::{command, known, text, texts};
+use crate::script::Pipeline;
 
 /// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names.
 pub(crate) fn page(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<LockName>), Stop> {

@@ -1,10 +1,17 @@
-//! Reads the parts of replies.
+//! The words of commands, and the parts of their replies.
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, ToRedisArgs, Value};
 
 use crate::error::Stop;
+
+/// A command with its arguments.
+pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
+    let mut command = redis::cmd(word);
+    command.arg(arguments);
+    command
+}
 
 /// Reads an integer reply.
 pub(crate) fn int(value: &Value) -> Option<i64> {
