@@ -78,6 +78,11 @@ impl Instant {
 
 const NANOS_IN_A_SECOND: u64 = 1_000_000_000;
 
+/// A time of at most `longest`, by a random number.
+pub(crate) fn up_to(longest: Duration, random: u64) -> Duration {
+    Duration::from_nanos(random % nanos(longest).saturating_add(1))
+}
+
 fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(NANOS_IN_A_SECOND).saturating_add(duration.subsec_nanos().into())
 }

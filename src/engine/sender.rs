@@ -24,11 +24,12 @@ use crate::event::ServerTrouble;
 use crate::name::LockName;
 use crate::script::{Call, IfLock, NotALock};
 use crate::state::exchange::{Bounds, InDoubt};
+use crate::state::slots::Slots;
+use crate::sync::Mutex;
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
 use exactly_once::{Outgoing, SendResult};
 use node::Node;
-use numbered::Numbers;
 
 /// Sends the requests of one client.
 pub(crate) struct Sender {
@@ -38,7 +39,8 @@ pub(crate) struct Sender {
     client: String,
     pub(crate) topology: Box<dyn Topology>,
     nodes: PerServer<Node>,
-    numbers: Numbers,
+    /// The idempotency keys of the client.
+    numbers: Mutex<Slots>,
     cleaner: Background,
     trimming: AtomicBool,
     myself: Weak<Self>,
@@ -52,7 +54,7 @@ impl Sender {
             client: client.to_owned(),
             topology,
             nodes: PerServer::default(),
-            numbers: Numbers::default(),
+            numbers: Mutex::default(),
             cleaner: Background::new("lockson-cleanup"),
             trimming: AtomicBool::new(false),
             myself: Weak::clone(myself),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Kind, Waking, prelude::*};
 use crate::system::random;
+use crate::time::up_to;
 
 /// Redisson's spin lock.
 #[derive(Debug)]
@@ -60,8 +61,7 @@ impl Backoff {
         Self::new(move |tries| {
             let pause = first.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX));
             let pause = pause.min(longest);
-            let share = u32::try_from(random() % 1_000).unwrap_or(0);
-            Some(pause.saturating_add((pause / 4_000).saturating_mul(share)))
+            Some(pause.saturating_add(up_to(pause / 4, random())))
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, up_to};
 
 /// The answer of one node in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +87,7 @@ impl Votes {
         let most = self.bound.max(took * 2).min(LONGEST_BOUND);
         let least = most / 10;
         self.bound = (most * 2).min(LONGEST_BOUND);
-        let span = u64::try_from((most - least).as_nanos()).unwrap_or_default();
-        least + Duration::from_nanos(random() % (span + 1))
+        least + up_to(most - least, random())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::system::random;
+use crate::time::up_to;
 
 /// Pauses under a bound that doubles.
 pub(crate) struct RetryPause {
@@ -18,19 +19,13 @@ impl RetryPause {
     pub(crate) fn next(&mut self) -> Duration {
         let bound = self.bound;
         self.bound = (bound * 2).min(LONGEST);
-        share(random(), bound / 2, bound)
+        bound / 2 + up_to(bound / 2, random())
     }
 
     /// Raises the bound of the next pause to at least `bound`.
     pub(crate) fn at_least(&mut self, bound: Duration) {
         self.bound = self.bound.max(bound.min(LONGEST));
     }
-}
-
-/// Returns a duration between `least` and `most`, by a random number.
-fn share(random: u64, least: Duration, most: Duration) -> Duration {
-    let share = u32::try_from(random % 1_000).unwrap_or(0);
-    least + most.saturating_sub(least) * share / 1_000
 }
 
 const FIRST: Duration = Duration::from_millis(10);

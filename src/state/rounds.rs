@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use crate::time::up_to;
+
 /// The next step of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -169,7 +171,7 @@ impl Rounds {
         // Callers that gave back at the same moment must not ask at the same moment. The first round is in step with
         // no other caller.
         let longest = PAUSE * self.vain.min(ROUNDS_WITHOUT_HOLDING);
-        let pause = Duration::from_nanos(random() % (nanos(longest) + 1));
+        let pause = up_to(longest, random());
         self.vain = self.vain.saturating_add(1);
         (self.waited, self.patience) = (Duration::ZERO, if self.is_starving() { PATIENCE } else { Duration::ZERO });
         self.phase = RoundsPhase::GivingBack { pause, blocker: self.blocker() };
@@ -192,10 +194,6 @@ impl Rounds {
         }
         self.parts.iter().position(|part| part.is_busy)
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX - 1)
 }
 
 /// The rounds after which a caller may hold parts while it waits, however short its waits were. A round in vain wakes

@@ -12,13 +12,8 @@ use crate::script::once::{self, Once};
 use crate::script::query;
 use crate::script::{Call, NotALock};
 use crate::state::exchange::Bounds;
-use crate::state::slots::{Slots, TakenSlot};
-use crate::sync::Mutex;
+use crate::state::slots::TakenSlot;
 use crate::time::Instant;
-
-/// The idempotency keys of one client.
-#[derive(Debug, Default)]
-pub(crate) struct Numbers(Mutex<Slots>);
 
 type GivenUp<'a> = dyn Fn(&Once, &Once) -> Call<()> + 'a;
 
@@ -139,7 +134,7 @@ impl Sender {
     }
 
     fn take_place(&self, name: &LockName) -> NumberedSlot {
-        let mut slots = self.numbers.0.lock();
+        let mut slots = self.numbers.lock();
         let (slot, number) = (slots.take(name), slots.number());
         drop(slots);
         let once = Once { key: name.once(&self.client, slot.1), number };
@@ -147,11 +142,11 @@ impl Sender {
     }
 
     fn next_number(&self, place: &NumberedSlot) -> Once {
-        Once { key: place.once.key.clone(), number: self.numbers.0.lock().number() }
+        Once { key: place.once.key.clone(), number: self.numbers.lock().number() }
     }
 
     fn leave_place(&self, place: &NumberedSlot) {
-        self.numbers.0.lock().free(&place.slot);
+        self.numbers.lock().free(&place.slot);
     }
 
     fn end_at(&self, at: Instant, ending: Ending) {
