@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 /// A model: states, and the moves that lead from one state to the next.
-pub(crate) trait Model {
+pub(crate) trait Model: Sized {
     type State: Clone + Hash;
     type Move: Debug;
 
@@ -23,6 +23,26 @@ pub(crate) trait Model {
 
     /// Whether this is a proper end. Each state must have a way to such an end.
     fn is_end(&self, state: &Self::State) -> bool;
+
+    /// Fails at a fault in up to `most` states.
+    #[track_caller]
+    fn is_sound(&self, what: &str, most: usize) -> Extent {
+        let began = std::time::Instant::now();
+        match explore(self, most) {
+            Ok(extent) => {
+                println!("{what}: {extent:?} in {:?}", began.elapsed());
+                extent
+            }
+            Err(Finding { fault, way }) => panic!("{what}: {fault}, after {way:#?}"),
+        }
+    }
+
+    /// Fails unless the search finds this fault.
+    #[track_caller]
+    fn finds(&self, fault: &str) {
+        let finding = explore(self, 1_000_000).expect_err("the mistake is found");
+        assert_eq!(finding.fault, fault, "{:#?}", finding.way);
+    }
 }
 
 /// The extent of a search without a finding.

@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::state::explore::{Extent, Finding, Model, NO_WAY_OUT, explore};
+use crate::state::explore::{Model, NO_WAY_OUT};
 use crate::state::quorum::{self, Member};
 
 /// The lease, in ticks. All clocks tick at the same moments.
@@ -380,24 +380,6 @@ impl Scene {
             needs_one_less: false,
             counts_from_answer: false,
         }
-    }
-
-    #[track_caller]
-    fn is_sound(&self, what: &str, most: usize) -> Extent {
-        let began = std::time::Instant::now();
-        match explore(self, most) {
-            Ok(extent) => {
-                println!("{what}: {extent:?} in {:?}", began.elapsed());
-                extent
-            }
-            Err(Finding { fault, way }) => panic!("{what}: {fault}, after {way:#?}"),
-        }
-    }
-
-    #[track_caller]
-    fn finds(&self, fault: &str) {
-        let finding = explore(self, 1_000_000).expect_err("the search finds it");
-        assert_eq!(finding.fault, fault, "{:#?}", finding.way);
     }
 }
 

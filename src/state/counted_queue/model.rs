@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::*;
-use crate::state::explore::{Extent, Finding, Model, explore};
+use crate::state::explore::Model;
 
 const CHANNEL: &str = "c";
 const SLEEPS: &str = "a waiter sleeps beside permits that suffice for it";
@@ -261,18 +261,6 @@ impl Scene {
     fn new(joins: u8, releases: u8, steals: u8, leaves: u8) -> Self {
         let budget = Budget { joins, leaves, releases, steals };
         Self { budget, wishes: &[1, 2, 3], releases: &[1, 2, 3] }
-    }
-
-    #[track_caller]
-    fn is_sound(&self, what: &str, most: usize) -> Extent {
-        let began = std::time::Instant::now();
-        match explore(self, most) {
-            Ok(extent) => {
-                println!("{what}: {extent:?} in {:?}", began.elapsed());
-                extent
-            }
-            Err(Finding { fault, way }) => panic!("{what}: {fault}, after {way:#?}"),
-        }
     }
 }
 
