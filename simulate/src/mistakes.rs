@@ -40,7 +40,7 @@ pub const MISTAKES: &[(&str, &str)] = &[
         "local was_first = false",
     ),
     // Tokens that do not grow; a leader beside another one.
-    ("local token = math.max((tonumber(redis.call('get', KEYS[2])) or 0) + 1, floor)", "local token = 7"),
+    ("local token = math.max(last + 1, time[1] * 1000000 + time[2])", "local token = 7"),
     ("if redis.call('exists', KEYS[1]) == 0 then\n  local token", "if true then\n  local token"),
     // One value: granted beside another one, another one's given back, another one's renewed.
     ("if holder == ARGV[2] then", "if true then"),
