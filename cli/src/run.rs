@@ -113,6 +113,11 @@ pub(crate) fn stage() -> Option<ExitCode> {
 /// Runs the command.
 pub(crate) fn run(connection: &Connection, options: &Options) -> Result<ExitCode, Failure> {
     let timing = options.timing()?;
+    if let (Some(permits), Some(of)) = (options.kind.permits, options.of)
+        && permits > of
+    {
+        return Err(format!("--permits {permits} cannot be taken --of {of}").into());
+    }
     let (cancel, (sender, events)) = (Cancel::new(), mpsc::channel());
     listen(&cancel, &sender)?;
     let mut builder = connect::builder(connection)?.watchdog(options.ttl, options.ttl / 3);

@@ -31,7 +31,7 @@ pub(super) struct Kind {
     write: bool,
     /// Takes so many permits of a semaphore
     #[arg(long, value_name = "NUMBER")]
-    permits: Option<u32>,
+    pub(super) permits: Option<u32>,
     /// Leads an election under this text [default: host and process id]
     #[arg(long, value_name = "CANDIDATE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     #[arg(conflicts_with = "lease")]

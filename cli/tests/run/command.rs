@@ -52,6 +52,8 @@ fn permits_are_set_once_and_given_back() {
     assert_eq!(String::from_utf8_lossy(&done.stdout).trim().split(',').map(str::len).collect::<Vec<_>>(), [32, 32]);
     let semaphore = Client::connect(&url).unwrap().get_permit_expirable_semaphore(&name);
     assert_eq!((semaphore.available().unwrap(), semaphore.permits().unwrap()), (5, 5));
+    let (code, _, errors) = run(&[&[&*name, "--permits", "2", "--of", "1"], &SHOW[..]].concat());
+    assert!(code == Some(125) && errors.contains("--permits 2 cannot be taken --of 1"), "{code:?} {errors}");
 }
 
 #[test]
