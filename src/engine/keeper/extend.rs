@@ -77,6 +77,7 @@ impl Keeper {
             }
             None => Err(Error::odd_count().at(&server.label())),
         })??;
+        drop(turn); // an observer may use the lock
         self.sender.tell_missing(&hold.name, missing);
         // The hold may have been lost or released during the request.
         self.must_be_live(hold)
