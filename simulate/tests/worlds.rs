@@ -80,6 +80,18 @@ fn each_mistake_of_the_engine_has_its_place() {
     }
 }
 
+#[test]
+fn each_mistake_of_a_script_has_its_place() {
+    let in_folder =
+        |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let kinds = in_folder(Path::new("../lua")).into_iter().filter(|path| path.is_dir());
+    let scripts: Vec<String> =
+        kinds.flat_map(|kind| in_folder(&kind)).map(|script| fs::read_to_string(script).unwrap()).collect();
+    for (right, _) in MISTAKES {
+        assert!(scripts.iter().any(|script| script.contains(right)), "{right}");
+    }
+}
+
 /// `make deep` gives each of them up to ten minutes.
 #[test]
 #[ignore = "make deep"]
