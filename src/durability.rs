@@ -1,4 +1,4 @@
-//! What a grant must have reached before it counts: replicas of the server, or a disk.
+//! The copies without which a grant does not count: at replicas of the server, or on a disk.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 pub struct Durability {
     replicas: u8,
     fsync: bool,
-    /// So many replicas must have it on their disks.
+    /// The number of replicas that must have the grant on their disks.
     disks: u8,
     within: Duration,
     best_effort: bool,
@@ -241,7 +241,7 @@ pub(crate) enum Copies {
 }
 
 impl Copies {
-    /// What two waits have reached, one for replicas and one for disks.
+    /// The copies that two waits have reached, one for replicas and one for disks.
     pub(crate) fn and(self, later: Self) -> Self {
         match (self, later) {
             (Self::Counted { replicas, .. }, Self::Counted { on_disk, disks, .. }) => {

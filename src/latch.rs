@@ -13,7 +13,7 @@ use crate::time::Deadline;
 /// A count-down latch by its name: Redisson's `RCountDownLatch`. Making a handle does no I/O and cannot fail.
 ///
 /// The latch is open while it has no count: before the count is set, after it reached zero, and after it was deleted,
-/// flushed or lost by Redis. So a wait that ends does not prove that everything was counted down.
+/// flushed or lost by Redis. So the end of a wait does not prove that everything was counted down.
 ///
 /// Each count-down has its effect once, also when its answer is lost and the request is repeated: Redis remembers the
 /// number of each request for ten minutes, under the keys `lockson_once:{name}:…`.

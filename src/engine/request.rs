@@ -14,7 +14,7 @@ use crate::owner::ThreadId;
 use crate::state::ledger::{GuardNumber, Promise};
 use crate::time::{Deadline, Instant, Lease};
 
-/// What the modifiers of a handle say about its locks.
+/// The modifiers of a handle, which count for its locks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Modifiers {
     /// `None` leaves the lease to the watchdog.
@@ -35,7 +35,7 @@ pub(crate) struct AcquireRequest<'a> {
     pub(crate) modifiers: &'a Modifiers,
     /// The lease of the modifiers, or that of the watchdog.
     pub(crate) lease: Lease,
-    /// What a grant must have reached before it counts: the durability of the modifiers, or that of the client.
+    /// The copies without which a grant does not count: the durability of the modifiers, or that of the client.
     pub(crate) needs: Option<Durability>,
     /// The group that the lock is taken with.
     pub(crate) group: Option<&'a Arc<str>>,

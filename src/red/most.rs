@@ -21,8 +21,7 @@ use crate::transport::Fitness;
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,
-    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
-    /// limit.
+    /// That of [`Take::end`] at the beginning of the call.
     end: Option<Instant>,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,

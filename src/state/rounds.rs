@@ -1,4 +1,4 @@
-//! The rounds of a caller that takes all of several locks: what it asks for, gives back and waits for.
+//! The rounds of a caller that takes all of several locks: the questions, the locks given back, and the waits.
 //!
 //! A caller that sleeps holds no part of its take, so callers never block each other in a circle, whatever the order of
 //! their locks and whatever they hold already. The caller sleeps at one busy part, the blocker, and asks for the other

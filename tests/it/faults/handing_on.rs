@@ -263,10 +263,10 @@ fn a_lock_is_handed_to_a_thread_that_another_came_before() {
         ahead.wait_hit(SOON);
         // As in `hears`, by a thread that gives up. The holder and the thread ahead have asked, too.
         let cancel = Cancel::new();
-        let hears = waiter(scope, &client, lock.with_cancel(&cancel));
+        let gives_up = waiter(scope, &client, lock.with_cancel(&cancel));
         eventually(SOON, "the channel is heard", || rig.proxy.count(&rig.script("acquire")) == 5);
         cancel.cancel();
-        assert_eq!(hears.join().unwrap(), Err(ErrorKind::Cancelled));
+        assert_eq!(gives_up.join().unwrap(), Err(ErrorKind::Cancelled));
         let second = waiter(scope, &client, lock.clone());
         let handed = rig.proxy.rule(rig.script("hand_on"), Then::HoldReply);
         let releasing = scope.spawn(|| guard.unlock());

@@ -35,9 +35,9 @@ pub(super) struct ServerRound<'a> {
 
 /// Waits for replicas in vain.
 pub(super) struct Late {
-    /// The time that they took, of which the first one counts as a short one.
+    /// The time of the waits, of which the first one counts as a short one.
     waited: Duration,
-    /// What the last one that promised success has reached.
+    /// The copies that the last wait with a promise of success has reached.
     reached: Option<Copies>,
 }
 
