@@ -26,8 +26,8 @@ impl Map {
 
     /// Returns the members that store slots, each once.
     pub(super) fn masters(&self) -> Vec<ServerNumber> {
-        let mut masters: Vec<_> = self.masters.iter().copied().flatten().collect();
-        masters.dedup(); // a run of slots is one member's: few are left to sort
+        let runs = self.masters.chunk_by(PartialEq::eq);
+        let mut masters: Vec<_> = runs.filter_map(|run| *run.first()?).collect();
         masters.sort_unstable();
         masters.dedup();
         masters
