@@ -50,7 +50,6 @@ const CHOOSE_MUTEXES: &[&str] = &["sync"];
 /// read-write holds, fields of the values of a group.
 const BUILT_IN_LUA: &[(&str, &str)] = &[
     ("fair/acquire.lua", "ARGV[4] .. ':' .. head"),
-    ("fair/force_release.lua", "ARGV[1] .. ':' .. head"),
     ("fair/leave.lua", "ARGV[3] .. ':' .. head"),
     ("fair/release.lua", "ARGV[4] .. ':' .. head"),
     ("group/acquire.lua", "field .. ':' .. owner .. ':expire_time'"),

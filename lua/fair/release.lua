@@ -1,12 +1,13 @@
 -- fair/release.lua
--- Releases one hold count: writes the remaining count, or deletes the lock and publishes to the next waiter.
+-- Releases one hold count, or the hold of whatever owner: writes the remaining count, or deletes the lock and publishes
+-- to the next waiter.
 --
 -- KEYS[1] lock hash: owner id -> hold count
 -- KEYS[2] list of waiting owners, in queue order
 -- KEYS[3] sorted set of waiting owners, by the server time in ms at which Redisson drops the waiter
 -- KEYS[4] sorted set of waiters of this library, by the server time in ms at which the patience with the waiter ends
--- ARGV[1] owner id
--- ARGV[2] remaining hold count, absolute
+-- ARGV[1] owner id; no matter if whatever owner loses the lock
+-- ARGV[2] remaining hold count, absolute; -1 = whatever owner has the lock loses it
 -- ARGV[3] lease for the remaining hold counts, ms
 -- ARGV[4] channel of the lock; a waiter listens to this channel with ':' and the owner id added
 -- ARGV[5] message
@@ -14,18 +15,26 @@
 -- ARGV[7] patience, ms: the time that the waiter with the message has to ask, if others wait behind
 --
 -- reply: {1, n} = done, n clients received the message (-1 = Redis refused to publish)
---        | {0} = lost, the lock is free | {2} = lost, another owner holds the lock
-local lock, queue, deadlines, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+--        | {0} = lost, the lock is free | {2} = lost, another owner holds the lock, or none: it is no lock of this kind
+local lock, queue, deadlines, alive, owner = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 if tonumber(ARGV[2]) > 0 then
-  if redis.call('hexists', lock, ARGV[1]) == 0 then
+  if redis.call('hexists', lock, owner) == 0 then
     return {redis.call('exists', lock) * 2}
   end
   -- The time to live is set first: after this first write, a full memory does not refuse the hold count.
   redis.call('pexpire', lock, ARGV[3])
-  redis.call('hset', lock, ARGV[1], ARGV[2])
+  redis.call('hset', lock, owner, ARGV[2])
   return {1, 0}
 end
-if redis.call('hdel', lock, ARGV[1]) == 0 then
+if ARGV[2] == '-1' then
+  -- A lock is a hash of one field, its owner: an id, a colon, a number.
+  local fields = redis.call('hrandfield', lock, 2)
+  if #fields > 1 or #fields == 1 and not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]') then
+    return {2}
+  end
+  owner = fields[1] or ''
+end
+if redis.call('hdel', lock, owner) == 0 then
   return {redis.call('exists', lock) * 2}
 end
 -- On a cluster this is refused while the slot migrates: a key that was deleted counts as one on the other server.

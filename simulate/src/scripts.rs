@@ -72,6 +72,10 @@ impl Scripts {
     /// Whether a request runs a script that takes a hold away.
     pub fn is_forced(&self, request: &[Vec<u8>]) -> bool {
         let [word, body, ..] = request else { return false };
+        // The script of the fair lock says so in place of a hold count, behind four keys and an owner.
+        if request.get(8).is_some_and(|count| count == b"-1") {
+            return true;
+        }
         let body = || std::str::from_utf8(body).unwrap_or_default();
         match word.as_slice() {
             b"EVAL" => is_forcing(body()),

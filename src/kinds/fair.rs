@@ -5,7 +5,6 @@ use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, prelude::*
 static ACQUIRE: Script = lua!("fair/acquire.lua");
 static RELEASE: Script = lua!("fair/release.lua");
 static LEAVE: Script = lua!("fair/leave.lua");
-static FORCE_RELEASE: Script = lua!("fair/force_release.lua");
 
 /// Redisson's fair lock, and its non-reentrant sister.
 #[derive(Debug)]
@@ -46,12 +45,8 @@ impl Kind for Fair {
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         let (count, lease_ms) = stays(remaining);
-        call(&RELEASE, name, read_release)
-            .arg(owner)
-            .arg(count)
-            .arg(lease_ms)
-            .publishing(name.channel(), UNLOCKED)
-            .arg(self.patience.millis())
+        let call = call(&RELEASE, name, read_release).arg(owner).arg(count).arg(lease_ms);
+        self.waking_the_next(call, name)
     }
 
     /// Removes the owner as holder and from the queue.
@@ -63,7 +58,14 @@ impl Kind for Fair {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        call(&FORCE_RELEASE, name, read_forced).publishing(name.channel(), UNLOCKED)
+        let call = call(&RELEASE, name, |reply| read_forced(list(reply)?.first()?));
+        self.waking_the_next(call.arg("").arg("-1").arg(0_u64), name)
+    }
+}
+
+impl Fair {
+    fn waking_the_next<T>(&self, release: Call<T>, name: &LockName) -> Call<T> {
+        release.publishing(name.channel(), UNLOCKED).arg(self.patience.millis())
     }
 }
 

@@ -48,6 +48,12 @@ fn release(queue: Queue<'_>, owner: &str) {
     assert_eq!(answer[0], 1);
 }
 
+fn force_release(queue: Queue<'_>) {
+    let release = include_str!("../../../../lua/fair/release.lua");
+    let answer: Vec<i64> = run(queue, release, &["", "-1", "0", "channel", "0", "PUBLISH", PATIENCE_TEXT]);
+    assert_eq!(answer[0], 1);
+}
+
 /// Leaves the queue as such a client does.
 fn give_up(queue: Queue<'_>, owner: &str) {
     let leave = include_str!("../../../../lua/fair/leave.lua");
@@ -260,9 +266,10 @@ fn an_outage_beyond_the_patience_costs_no_waiter_its_place() {
 #[test]
 fn an_outage_just_short_of_the_patience_costs_no_place() {
     type Act = fn(Queue<'_>);
-    let acts: [(&str, Act); 3] = [
+    let acts: [(&str, Act); 4] = [
         ("the lock expires", |queue| queue.server.run(&["DEL", "job"])),
         ("a release", |queue| release(queue, "holder:1.1")),
+        ("a forced release", force_release),
         ("a waiter that leaves a free lock", |queue| {
             queue.server.run(&["DEL", "job"]);
             give_up(queue, "third:1.1");
@@ -293,10 +300,7 @@ fn after_an_outage_no_first_request_costs_a_place() {
             queue.server.run(&["ZADD", &queue.deadlines(), &(now_ms(queue.server) - 1).to_string(), &java.owner]);
             release(queue, "holder:1.1");
         }),
-        ("a forced release", 0, |queue, _| {
-            let force = include_str!("../../../../lua/fair/force_release.lua");
-            assert_eq!(run::<i64>(queue, force, &["channel", "0", "PUBLISH"]), 1);
-        }),
+        ("a forced release", 0, |queue, _| force_release(queue)),
         ("a waiter that leaves a held lock before one of Java", 1, |queue, java| {
             assert!(java.ask().is_some());
             give_up(queue, "first:1.1");
