@@ -56,7 +56,6 @@ pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
 
 struct State {
     ledger: Ledger,
-    told: bool,
     rare: Option<Box<RareProgress>>,
 }
 
@@ -93,12 +92,12 @@ impl Progress {
     pub(crate) fn new(ledger: Ledger, needs: Option<Durability>, chain: Option<Chain>) -> Self {
         let is_rare = needs.is_some() || chain.is_some();
         let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, ..RareProgress::default() }));
-        Self { state: Mutex::new(State { ledger, told: false, rare }), watched_at: AtomicUsize::new(NOWHERE) }
+        Self { state: Mutex::new(State { ledger, rare }), watched_at: AtomicUsize::new(NOWHERE) }
     }
 
     /// Keeps a loss until the grant was told.
     pub(crate) fn untold(self) -> Self {
-        self.state.lock().told = true;
+        self.state.lock().ledger.told = true;
         self
     }
 }
@@ -123,7 +122,7 @@ impl State {
 impl HoldState {
     /// Records that the observer knows the grant, so that it may hear of a loss.
     pub(crate) fn grant_is_told(&self) {
-        self.progress.state.lock().told = false;
+        self.progress.state.lock().ledger.told = false;
     }
 
     pub(crate) fn label(&self) -> LockKind {
@@ -185,7 +184,7 @@ impl HoldState {
     ) -> Option<Aftermath> {
         let phase = state.ledger.look(now);
         let new_loss = match phase {
-            Phase::Lost(loss) if !std::mem::replace(&mut state.told, true) => Some(loss),
+            Phase::Lost(loss) if !std::mem::replace(&mut state.ledger.told, true) => Some(loss),
             _ => None,
         };
         let (is_over, is_live) = (new_loss.is_some() || phase == Phase::Done, phase == Phase::Live);
@@ -217,7 +216,7 @@ impl HoldState {
     pub(crate) fn on_lost(&self, callback: OnLost) -> Result<(), (Loss, OnLost)> {
         let mut state = self.progress.state.lock();
         match state.ledger.look(Instant::now()) {
-            Phase::Lost(loss) if state.told => Err((loss, callback)),
+            Phase::Lost(loss) if state.ledger.told => Err((loss, callback)),
             Phase::Releasing | Phase::Done => Ok(()),
             // An unreported loss will be reported to this callback, too.
             Phase::Live | Phase::Lost(_) => {
@@ -272,7 +271,7 @@ impl HoldState {
         // A new loss that is not reported so far is for the timer to find, at once.
         let is_over = match state.ledger.phase() {
             Phase::Live => false,
-            Phase::Lost(_) => state.told,
+            Phase::Lost(_) => state.ledger.told,
             Phase::Releasing | Phase::Done => true,
         };
         let pending = state.pending_check().filter(|pending_check| pending_check.at > Instant::now());

@@ -17,7 +17,7 @@ use crate::time::{Instant, Lease};
 pub(crate) struct Ledger {
     watchdog: Lease,
     guards: SmallVec<[GuardEntry; 1]>,
-    next_guard: u64,
+    last_guard: GuardNumber,
     /// The expiry of the key, as Redis confirmed last.
     end: Instant,
     /// The deadline: the end of the lease, less the margin.
@@ -25,6 +25,8 @@ pub(crate) struct Ledger {
     phase: Phase,
     /// Whether no thread can release the hold any more.
     abandoned: bool,
+    /// Whether the loss was told, or is not to be told so far.
+    pub(crate) told: bool,
     /// The time to retry an unanswered request of the watchdog.
     retry_at: Option<Instant>,
     rare: Option<Box<Rare>>,
@@ -50,9 +52,9 @@ pub(crate) enum Promise {
     Leased { until: Instant },
 }
 
-/// Identifies a guard of a hold.
+/// Tells a guard of a hold from the others that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GuardNumber(u64);
+pub(crate) struct GuardNumber(u32);
 
 /// Identifies a partial release of a hold; later releases have greater numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,11 +121,12 @@ impl Ledger {
         let mut ledger = Self {
             watchdog,
             guards: SmallVec::new(),
-            next_guard: 0,
+            last_guard: GuardNumber(0),
             end: sent.after(lease.duration()),
             good_until: lease.good_until(sent),
             phase: Phase::Live,
             abandoned: false,
+            told: false,
             retry_at: None,
             rare: None,
         };
@@ -414,8 +417,15 @@ impl Ledger {
     }
 
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
-        self.next_guard += 1;
-        let number = GuardNumber(self.next_guard);
+        let mut number = self.last_guard;
+        // The numbers come again, in a hold that is entered some billion times.
+        loop {
+            number.0 = number.0.wrapping_add(1);
+            if self.guards.iter().all(|entry| entry.number != number) {
+                break;
+            }
+        }
+        self.last_guard = number;
         let (until, is_leased) = match promise {
             Promise::Renewed { until } => (until, false),
             Promise::Leased { until } => (Some(until), true),

@@ -2,6 +2,8 @@
 //!
 //! Absolute hold counts need this order: with two requests in flight the older one could run last.
 
+use std::mem;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::exchange::InDoubt;
 use crate::state::ledger::CutNumber;
@@ -17,8 +19,14 @@ pub(crate) struct Requests {
 #[derive(Debug, Default)]
 struct State {
     under_way: bool,
-    /// Copies that were neither answered nor fenced, and may still run; nearly always none.
-    in_doubt: Option<Box<InDoubt>>,
+    rare: Option<Box<RareRequests>>,
+}
+
+/// What most holds do without.
+#[derive(Debug, Default)]
+struct RareRequests {
+    /// Copies that were neither answered nor fenced, and may still run.
+    in_doubt: InDoubt,
     /// The newest partial release that was sent.
     last_cut: CutNumber,
     /// Whether a partial release failed, so that the background must write the counts.
@@ -27,6 +35,12 @@ struct State {
 
 /// The right to send a request about the hold; dropping it ends the turn.
 pub(crate) struct RequestTurn<'a>(&'a Requests);
+
+impl State {
+    fn rare(&mut self) -> &mut RareRequests {
+        self.rare.get_or_insert_default()
+    }
+}
 
 impl Requests {
     pub(crate) fn new(in_doubt: InDoubt) -> Self {
@@ -52,23 +66,23 @@ impl Requests {
 
     /// Takes the copies in doubt from a hold that sends no more requests.
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        self.state.lock().in_doubt.take().map(|in_doubt| *in_doubt).unwrap_or_default()
+        self.state.lock().rare.as_mut().map(|rare| mem::take(&mut rare.in_doubt)).unwrap_or_default()
     }
 
     /// Whether copies are in doubt.
     pub(crate) fn has_doubt(&self) -> bool {
-        self.state.lock().in_doubt.is_some()
+        self.state.lock().rare.as_ref().is_some_and(|rare| !rare.in_doubt.is_empty())
     }
 
     fn keep_in_doubt(&self, in_doubt: InDoubt) {
         if !in_doubt.is_empty() {
-            self.state.lock().in_doubt.get_or_insert_default().add(in_doubt);
+            self.state.lock().rare().in_doubt.add(in_doubt);
         }
     }
 
     /// Records a failed partial release. Returns whether the background must be started for it.
     pub(crate) fn leave_unwritten(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().unwritten, true)
+        !mem::replace(&mut self.state.lock().rare().unwritten, true)
     }
 }
 
@@ -84,21 +98,24 @@ impl RequestTurn<'_> {
     /// Records that this partial release is sent now.
     pub(crate) fn cuts(&self, cut: CutNumber) {
         let mut state = self.0.state.lock();
-        state.last_cut = state.last_cut.max(cut);
+        let last_cut = &mut state.rare().last_cut;
+        *last_cut = cut.max(*last_cut);
     }
 
     pub(crate) fn last_cut(&self) -> CutNumber {
-        self.0.state.lock().last_cut
+        self.0.state.lock().rare.as_ref().map_or(CutNumber::default(), |rare| rare.last_cut)
     }
 
     /// Records that the newest counts are written, so that the background has no work left.
     pub(crate) fn written(&self) {
-        self.0.state.lock().unwritten = false;
+        if let Some(rare) = &mut self.0.state.lock().rare {
+            rare.unwritten = false;
+        }
     }
 
     /// Whether the background must still write the counts.
     pub(crate) fn has_unwritten(&self) -> bool {
-        self.0.state.lock().unwritten
+        self.0.state.lock().rare.as_ref().is_some_and(|rare| rare.unwritten)
     }
 }
 

@@ -38,6 +38,14 @@ fn partial(release: Release) -> (Counts, Lease) {
 }
 
 #[test]
+fn no_two_guards_have_one_number() {
+    let (mut ledger, first) = watched();
+    ledger.last_guard = GuardNumber(u32::MAX - 1);
+    let numbers = [(); 3].map(|()| ledger.admit(Side::Exclusive, RENEWED).0);
+    assert_eq!((first, numbers), (GuardNumber(1), [u32::MAX, 0, 2]));
+}
+
+#[test]
 fn only_a_renewal_takes_the_place_of_one_that_failed() {
     let (mut ledger, _) = watched();
     ledger.renewal_failed(at(16_000));
