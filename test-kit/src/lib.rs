@@ -218,11 +218,14 @@ fn open(builder: ClientBuilder) -> Client {
     builder.connect().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Stores another owner in the form of the lock: a value, or a hash of an owner and its count.
+/// Stores another owner in the form of the lock: a value, a hash of an owner and its count, or one with a writer.
 const STEAL: &str = r"
 local form = redis.call('TYPE', KEYS[1]).ok
+local has_sides = form == 'hash' and redis.call('HEXISTS', KEYS[1], 'mode') == 1
 redis.call('DEL', KEYS[1])
-if form == 'string' then
+if has_sides then
+    redis.call('HSET', KEYS[1], 'mode', 'write', 'thief:1:write', 1)
+elseif form == 'string' then
     redis.call('SET', KEYS[1], 'thief:1')
 else
     redis.call('HSET', KEYS[1], 'thief:1', 1)

@@ -131,3 +131,18 @@ fn a_clock_set_forward_ends_leases_and_permits() {
     assert!(client.get_group_lock("seats", ["1"]).try_lock().unwrap().is_some());
     assert!(permits.try_acquire(1).unwrap().is_some());
 }
+
+#[test]
+fn a_stolen_read_write_lock_has_another_owner() {
+    let redis = TestRedis::start();
+    let (client, rival) = (redis.client(), redis.rival());
+    for name in ["read", "write"] {
+        let sides = client.get_read_write_lock(name);
+        let lock = if name == "read" { sides.read() } else { sides.write() };
+        let guard = lock.lock().unwrap();
+        redis.steal(name);
+        assert_eq!(guard.wait_lost(SOON), Some(Loss::Taken), "{name}");
+        let sides = rival.get_read_write_lock(name);
+        assert!(sides.read().try_lock().unwrap().is_none() && sides.write().is_locked().unwrap(), "{name}");
+    }
+}
