@@ -146,3 +146,11 @@ fn a_stolen_read_write_lock_has_another_owner() {
         assert!(sides.read().try_lock().unwrap().is_none() && sides.write().is_locked().unwrap(), "{name}");
     }
 }
+
+#[test]
+fn all_times_end_where_the_clock_is_set_forward_for_ever() {
+    let redis = TestRedis::start();
+    let guard = redis.client().get_lock("report").with_lease(SOON * 10).lock().unwrap();
+    redis.advance_clock(Duration::MAX);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+}
