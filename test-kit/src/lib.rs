@@ -183,8 +183,11 @@ impl TestRedis {
             let known = server.upgrade().map(|server| server.try_query::<Vec<bool>>(&["SCRIPT", "EXISTS", hash]));
             known.is_some_and(|known| known.is_ok_and(|known| known == [true]))
         };
-        let has_effect = move |request: &Request| request.command == "EVAL" || is_known(&request.text(0));
-        LostAnswer(self.proxy.rule(When::script().containing(name).that(has_effect), Then::CutReplyAfter(0)))
+        let name = name.as_bytes().to_vec();
+        let fits = move |request: &Request| {
+            request.arguments.contains(&name) && (request.command == "EVAL" || is_known(&request.text(0)))
+        };
+        LostAnswer(self.proxy.rule(When::script().that(fits), Then::CutReplyAfter(0)))
     }
 
     /// Ends all faults of the network.

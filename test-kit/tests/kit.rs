@@ -154,3 +154,14 @@ fn all_times_end_where_the_clock_is_set_forward_for_ever() {
     redis.advance_clock(Duration::MAX);
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
 }
+
+#[test]
+fn the_lost_answer_is_about_this_name_alone() {
+    let redis = TestRedis::start();
+    let client = redis.client();
+    let answer = redis.lose_answer("order");
+    client.get_lock("orders").lock().unwrap().unlock().unwrap();
+    assert!(!answer.is_lost());
+    client.get_lock("order").lock().unwrap().unlock().unwrap();
+    assert!(answer.is_lost());
+}
