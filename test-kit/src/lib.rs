@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockson::{Client, ClientBuilder};
@@ -29,6 +29,7 @@ use lockson_harness::{RedisServer, eventually, missing_server};
 pub struct TestRedis {
     proxy: Proxy,
     server: Arc<RedisServer>,
+    slowness: Mutex<Option<(RuleHandle, Duration)>>,
 }
 
 /// An answer that is to be lost, of [`TestRedis::lose_answer`].
@@ -47,7 +48,7 @@ impl TestRedis {
             panic!("{advice}");
         }
         let server = Arc::new(RedisServer::start());
-        Self { proxy: Proxy::start(server.address()), server }
+        Self { proxy: Proxy::start(server.address()), server, slowness: Mutex::default() }
     }
 
     /// The URL for clients of the service.
@@ -157,7 +158,14 @@ impl TestRedis {
 
     /// Delays each answer by this time, until [`heal`](Self::heal).
     pub fn slow(&self, delay: Duration) {
-        self.proxy.rule(When::any().always(), Then::DelayReply(delay));
+        let rule = self.proxy.rule(When::any().always(), Then::DelayReply(delay));
+        if let Some((earlier, _)) = self.slowness().replace((rule, delay)) {
+            earlier.remove();
+        }
+    }
+
+    fn slowness(&self) -> MutexGuard<'_, Option<(RuleHandle, Duration)>> {
+        self.slowness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts all connections and refuses new ones, until [`heal`](Self::heal). The server keeps its data.
@@ -187,11 +195,16 @@ impl TestRedis {
         let fits = move |request: &Request| {
             request.arguments.contains(&name) && (request.command == "EVAL" || is_known(&request.text(0)))
         };
-        LostAnswer(self.proxy.rule(When::script().that(fits), Then::CutReplyAfter(0)))
+        let rule = self.proxy.rule(When::script().that(fits), Then::CutReplyAfter(0));
+        // Of two rules about one answer the older one acts.
+        let delay = self.slowness().as_ref().map(|(_, delay)| *delay);
+        delay.into_iter().for_each(|delay| self.slow(delay));
+        LostAnswer(rule)
     }
 
     /// Ends all faults of the network.
     pub fn heal(&self) {
+        *self.slowness() = None;
         self.proxy.heal();
     }
 

@@ -165,3 +165,19 @@ fn the_lost_answer_is_about_this_name_alone() {
     client.get_lock("order").lock().unwrap().unlock().unwrap();
     assert!(answer.is_lost());
 }
+
+#[test]
+fn the_last_delay_counts_and_loses_no_lost_answer() {
+    let redis = TestRedis::start();
+    let lock = redis.client().get_lock("report");
+    let (short, long) = (Duration::from_millis(20), Duration::from_millis(120));
+    redis.slow(short);
+    redis.slow(long);
+    let answer = redis.lose_answer("report");
+    let started = Instant::now();
+    lock.is_locked().unwrap();
+    assert!(started.elapsed() >= long);
+    redis.slow(short);
+    lock.lock().unwrap().unlock().unwrap();
+    assert!(answer.is_lost());
+}
