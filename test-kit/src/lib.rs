@@ -111,7 +111,7 @@ impl TestRedis {
     }
 
     /// Lets no renewal through until the time to live of the lock is over. Its holder is told `Expired`. Takes that time:
-    /// 2 seconds for a lock of [`client`](Self::client), or the lease.
+    /// 2 seconds for a lock of [`client`](Self::client), or the lease. Ends a [`mute`](Self::mute).
     ///
     /// # Panics
     ///
