@@ -51,7 +51,7 @@ fn start_server(authority: &Authority) -> Outcome<RedisServer> {
 fn refused(what: &str, url: &str, tls: Tls) -> Outcome<()> {
     let error = Client::builder(url).tls(tls).connect().map(drop).err().ok_or("such a client must be refused")?;
     println!("{what}:\n  {error}");
-    expect(error.kind() == ErrorKind::Connection)
+    expect(error.kind() == ErrorKind::Config)
 }
 
 /// An example that shows the wrong result must fail.

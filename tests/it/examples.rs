@@ -1,6 +1,7 @@
-//! Examples that a test runs, because they end by a signal.
+//! Each example shows what it says: it fails otherwise. One ends by a signal.
 
 use std::process::Command;
+use std::{fs, thread};
 
 use lockson_harness::{HelperProcess, RedisServer, eventually};
 
@@ -22,4 +23,26 @@ fn a_service_under_load_ends_well_at_sigterm() {
     let last = said.pop().unwrap_or_default();
     assert!(last.starts_with("signal 15: ") && last.ends_with(" to their end, 0 locks held"), "{last}");
     assert_eq!(server.keys(), [""; 0], "nothing is left");
+}
+
+#[test]
+fn each_example_that_ends_by_itself_ends_well() {
+    let server = RedisServer::start();
+    let folder = built("build", &["--examples"]).join("examples");
+    let files = fs::read_dir("examples").unwrap().map(|file| file.unwrap().path());
+    let names = files.filter_map(|path| Some(path.file_name()?.to_str()?.strip_suffix(".rs")?.to_owned()));
+    let check = &|name: &str| {
+        let mut command = Command::new(folder.join(name));
+        match name {
+            "hello" => command.env("REDIS_URL", server.url()),
+            _ => command.env_remove("REDIS_URL"),
+        };
+        let outcome = command.output().unwrap();
+        assert!(outcome.status.success(), "{name}: {}", String::from_utf8_lossy(&outcome.stderr));
+    };
+    thread::scope(|scope| {
+        for name in names.filter(|name| name != "shutdown") {
+            let _example = scope.spawn(move || check(&name));
+        }
+    });
 }
