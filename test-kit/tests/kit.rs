@@ -181,3 +181,10 @@ fn the_last_delay_counts_and_loses_no_lost_answer() {
     lock.lock().unwrap().unlock().unwrap();
     assert!(answer.is_lost());
 }
+
+#[test]
+fn a_server_without_a_name_is_the_usual_one() {
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "a_hold_outlives_a_cut_and_not_a_restart"]).env("LOCKSON_REDIS_SERVER", "");
+    assert!(test.output().unwrap().status.success());
+}

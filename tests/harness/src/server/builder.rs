@@ -22,7 +22,8 @@ pub fn missing_server() -> Option<String> {
 
 /// The program in `LOCKSON_REDIS_SERVER`, else `redis-server`.
 fn usual_program() -> PathBuf {
-    env::var_os("LOCKSON_REDIS_SERVER").unwrap_or_else(|| "redis-server".into()).into()
+    let named = env::var_os("LOCKSON_REDIS_SERVER").filter(|program| !program.is_empty());
+    named.unwrap_or_else(|| "redis-server".into()).into()
 }
 
 /// Settings of a [`RedisServer`].
