@@ -3,12 +3,11 @@
 //! `cargo run --example cluster`
 
 use std::error::Error;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, Lock};
-use lockson_harness::{RedisCluster, slot_of};
+use lockson_harness::{RedisCluster, missing_server, slot_of};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -56,9 +55,8 @@ fn main() -> Outcome<()> {
 }
 
 fn start_cluster() -> Outcome<RedisCluster> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    if Command::new(&program).arg("--version").output().is_err() {
-        return Err(format!("there is no {program} here: install it").into());
+    if let Some(advice) = missing_server() {
+        return Err(advice.into());
     }
     let cluster = RedisCluster::start(MASTERS, 0);
     println!("cluster: {MASTERS} throw-away masters, {}\n", cluster.url());

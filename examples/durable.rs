@@ -3,11 +3,10 @@
 //! `cargo run --example durable`
 
 use std::error::Error;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, Durability, ErrorKind};
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, missing_server};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -41,9 +40,8 @@ fn main() -> Outcome<()> {
 }
 
 fn start_servers() -> Outcome<(RedisServer, RedisServer)> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    if Command::new(&program).arg("--version").output().is_err() {
-        return Err(format!("there is no {program} here: install it").into());
+    if let Some(advice) = missing_server() {
+        return Err(advice.into());
     }
     let start = || RedisServer::builder().config("repl-diskless-sync-delay 0").start();
     let (master, replica) = (start(), start());

@@ -3,11 +3,10 @@
 //! `cargo run --example red_lock`
 
 use std::error::Error;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, ErrorKind, Guard, RedLock};
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, missing_server};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -47,9 +46,8 @@ fn main() -> Outcome<()> {
 }
 
 fn start_servers() -> Outcome<Vec<RedisServer>> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    if Command::new(&program).arg("--version").output().is_err() {
-        return Err(format!("there is no {program} here: install it").into());
+    if let Some(advice) = missing_server() {
+        return Err(advice.into());
     }
     let servers: Vec<RedisServer> = (0..5).map(|_| RedisServer::start()).collect();
     println!("servers: five throw-away redis-servers\n");

@@ -3,12 +3,11 @@
 //! `cargo run --example sentinel`
 
 use std::error::Error;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::Client;
-use lockson_harness::SentinelSet;
+use lockson_harness::{SentinelSet, missing_server};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -48,9 +47,8 @@ fn main() -> Outcome<()> {
 }
 
 fn start_servers() -> Outcome<SentinelSet> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    if Command::new(&program).arg("--version").output().is_err() {
-        return Err(format!("there is no {program} here: install it").into());
+    if let Some(advice) = missing_server() {
+        return Err(advice.into());
     }
     println!("servers: a throw-away master, its replica, and three sentinels that wait one second\n");
     Ok(SentinelSet::start(1, 3))

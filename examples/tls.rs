@@ -3,11 +3,10 @@
 //! `cargo run --features tls --example tls`
 
 use std::error::Error;
-use std::process::Command;
 use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Tls};
-use lockson_harness::{Authority, RedisServer, Validity};
+use lockson_harness::{Authority, RedisServer, Validity, missing_server};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -41,9 +40,8 @@ fn main() -> Outcome<()> {
 }
 
 fn start_server(authority: &Authority) -> Outcome<RedisServer> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    if Command::new(&program).arg("--version").output().is_err() {
-        return Err(format!("there is no {program} here: install it").into());
+    if let Some(advice) = missing_server() {
+        return Err(advice.into());
     }
     Ok(RedisServer::builder().mutual_tls(&authority.server()).start())
 }

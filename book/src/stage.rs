@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use lockson_harness::{Proxy, RedisServer, eventually};
+use lockson_harness::{Proxy, RedisServer, eventually, missing_server};
 
 use crate::picture::{Column, Picture};
 use crate::process::{BOUND, Names, Process};
@@ -227,11 +227,7 @@ pub(crate) fn lockson_held(so: bool, what: &str) -> Outcome<()> {
 
 /// Says why no server can be started.
 pub(crate) fn check_server() -> Outcome<()> {
-    let program = std::env::var("LOCKSON_REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
-    match std::process::Command::new(&program).arg("--version").output() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("there is no {program} here: install it (`apt-get install redis-server`)").into()),
-    }
+    missing_server().map_or(Ok(()), |advice| Err(advice.into()))
 }
 
 /// Waits until a server answers a question with this text.
