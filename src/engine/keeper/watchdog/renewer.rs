@@ -225,7 +225,7 @@ impl Renewer {
                 };
                 self.learn(host, due, lesson);
                 if let RenewalAnswer::Refused(refusal) = answer {
-                    host.failed(1, due.turn.remaining(Instant::now()), Error::refused(refusal));
+                    tell_failure(host, 1, due.turn, Error::refused(refusal));
                 }
             }
             Err(error) => {
@@ -233,7 +233,7 @@ impl Renewer {
                 self.rounds.failed_elsewhere(sent, now, turn);
                 // Any refusal passes when the slot has moved.
                 self.learn(host, due, turn.put_off());
-                host.failed(1, turn.remaining(now), error);
+                tell_failure(host, 1, turn, error);
             }
         }
     }
@@ -258,7 +258,7 @@ impl Renewer {
         let Some(first) = holds.iter().map(|due| due.turn).min_by_key(|turn| turn.good_until) else { return };
         self.rounds.failed(sent, now, first);
         holds.iter().for_each(|due| self.learn(host, due, due.turn.after_failure(&error)));
-        host.failed(holds.len(), first.remaining(now), error);
+        tell_failure(host, holds.len(), first, error);
     }
 
     /// Takes the answers of a request.
@@ -273,12 +273,12 @@ impl Renewer {
             let lesson = self.rounds.answered(due.turn, &answer, sent);
             self.learn(host, due, lesson);
             if let RenewalAnswer::Refused(refusal) = answer {
-                refusals.push((refusal, due.turn.remaining(Instant::now())));
+                refusals.push((refusal, due.turn));
             }
         }
         // Holds with earlier deadlines come first.
-        if let Some((refusal, remaining)) = refusals.first() {
-            host.failed(refusals.len(), *remaining, Error::refused(refusal.clone()));
+        if let Some((refusal, first)) = refusals.first() {
+            tell_failure(host, refusals.len(), *first, Error::refused(refusal.clone()));
         }
     }
 
@@ -289,6 +289,14 @@ impl Renewer {
             Lesson::RenewAgain(_) | Lesson::LookAgain(_) => self.retrying.push(Arc::downgrade(&due.hold)),
             Lesson::Looked | Lesson::Lost(_) => {}
         }
+    }
+}
+
+/// Tells that renewals failed, the first of which was this one. A check renews nothing, and its failure is not told: no
+/// recovery would follow.
+fn tell_failure(host: &impl RenewalHost, locks: usize, first: RenewalTurn, error: Error) {
+    if !first.is_look() {
+        host.failed(locks, first.remaining(Instant::now()), error);
     }
 }
 
