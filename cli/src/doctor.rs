@@ -31,7 +31,7 @@ pub(crate) fn doctor(connection: &Connection, output: Output) -> Result<ExitCode
     }
     let dangers = findings.iter().filter(|finding| finding.severity == Severity::Danger).count();
     if !output.json {
-        writeln!(out, "{} findings, {dangers} of them dangers", findings.len())?;
+        writeln!(out, "findings: {}, dangers: {dangers}", findings.len())?;
     }
     Ok(if dangers > 0 { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }
