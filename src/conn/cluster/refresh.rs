@@ -93,9 +93,10 @@ fn goes_on(shared: &Shared) -> bool {
 /// Looks at the map within `limit`. Fails when no member answers.
 pub(super) fn look(shared: &Arc<Shared>, limit: Duration) -> Result<(), Fault> {
     let end = Instant::now().after(limit);
-    let patience = (shared.command_timeout / PARTS_OF_A_LOOK).clamp(LEAST_PATIENCE, MOST_PATIENCE);
     let (mut best, mut failure): (Option<MemberView>, Option<Fault>) = (None, None);
     let (members, mut at_once) = begin(shared);
+    let parts = u32::try_from(members.len() * 2).unwrap_or(u32::MAX).max(LEAST_PARTS);
+    let patience = (shared.command_timeout / parts).clamp(LEAST_PATIENCE, MOST_PATIENCE);
     let mut members = members.into_iter();
     let (tell, answers) = mpsc::channel();
     let mut asked = 0;
@@ -212,8 +213,8 @@ fn accept(shared: &Shared, told: &MemberView) {
 
 /// The shortest time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
-/// So many members are asked within one look where all are silent. Each is waited for so long before the next one is
-/// asked as well.
-const PARTS_OF_A_LOOK: u32 = 6;
+/// A member is waited for during one part of the time before the next one is asked as well. There are two parts for
+/// each member, so that the last one has half of the time where all others are silent.
+const LEAST_PARTS: u32 = 6;
 const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 const MOST_PATIENCE: Duration = Duration::from_millis(500);

@@ -131,6 +131,24 @@ fn the_url_is_asked_although_all_members_are_mute() {
 }
 
 #[test]
+fn many_mute_members_leave_time_for_the_others() {
+    let gone: Vec<_> = (0..9).map(|_| mute()).collect();
+    let last = member();
+    let ports: Vec<u16> = gone.iter().map(|(_, port)| *port).chain([last.port]).collect();
+    let tell = |epoch, master: u16| {
+        let others = ports.iter().filter(|port| **port != master).map(|port| (*port, ""));
+        last.tells(epoch, &[(master, "")].into_iter().chain(others).collect::<Vec<_>>());
+    };
+    tell(1, ports[0]);
+    let cluster = cluster(&ports, LIMIT);
+    cluster.greet(LIMIT).unwrap();
+    assert_eq!(routed(&cluster), ports[0]);
+    tell(2, last.port);
+    cluster.greet(LIMIT).unwrap();
+    assert_eq!(routed(&cluster), last.port);
+}
+
+#[test]
 fn the_hosts_of_the_url_are_asked_when_no_member_is_left() {
     let (host, new) = (member(), member());
     let (gone, port) = mute();
