@@ -47,13 +47,12 @@ impl Connection {
 fn read(touched: &Value, counted: &Value) -> Option<Copies> {
     let count = |count: &Value| if let Value::Int(count) = count { u64::try_from(*count).ok() } else { None };
     match (touched, counted) {
-        (Value::ServerError(error), _) => {
+        (Value::ServerError(error), _) | (Value::Int(1), Value::ServerError(error)) => {
             let refusal = Refusal::new(error);
             // The server became a replica, or the slot moved: the request may be lost with its place.
             (!refusal.is_of_replica() && !refusal.is_of_routing()).then_some(Copies::Refused(refusal))
         }
         (Value::Int(0), _) => Some(Copies::Gone),
-        (Value::Int(1), Value::ServerError(error)) => Some(Copies::Refused(Refusal::new(error))),
         (Value::Int(1), Value::Array(counts)) => match &counts[..] {
             [local, disks] => {
                 let (on_disk, disks) = (count(local)? > 0, count(disks)?);
@@ -83,6 +82,7 @@ mod tests {
         for elsewhere in ["READONLY a replica", "MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN no"] {
             assert_eq!(read(&error(elsewhere), &one), None, "{elsewhere}");
         }
+        assert_eq!(read(&one, &error("UNBLOCKED master -> replica?")), None, "the place is lost during the wait");
         assert_eq!(read(&one, &Value::Okay), None);
     }
 }

@@ -113,9 +113,9 @@ impl Refusal {
         self.0.text.contains("redirect to does not exist")
     }
 
-    /// Whether a replica refused, so that the master is another server.
+    /// Whether a replica refused, or a master that became one during a wait, so that the master is another server.
     pub(crate) fn is_of_replica(&self) -> bool {
-        matches!(self.0.word.as_str(), REPLICA | "MASTERDOWN")
+        matches!(self.0.word.as_str(), REPLICA | "MASTERDOWN" | "UNBLOCKED")
     }
 
     /// Whether the slot of the request is on another server of a cluster, or is served by none at present.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lockson::{Client, Durability, ErrorKind, Lock};
-use lockson_harness::RedisServer;
+use lockson_harness::{RedisServer, eventually};
 
 use super::scene::{Copied, WITHIN, none, one};
 use crate::servers::at_each_version;
@@ -98,4 +98,21 @@ fn a_disk_counts_where_the_server_has_one() {
     if waited.into_inner() == 0 {
         eprintln!("left out: no server here has WAITAOF; `sh .ci/servers redis-8.0` fetches one");
     }
+}
+
+/// A planned fail-over ends the waits of the former master with `UNBLOCKED`: the lock is taken at the next one.
+#[test]
+fn a_fail_over_during_the_wait_is_outlived() {
+    let copied = Copied::start(1);
+    let client = Client::connect(&copied.master.url()).unwrap();
+    copied.replicas[0].pause();
+    let lock = client.get_lock(fresh("demoted")).with_durability(one().within(SOON));
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(|| lock.try_lock_for(SOON)?.expect("nobody else wants it").unlock());
+        eventually(SOON, "it waits for the replica", || copied.master.info("blocked_clients").as_deref() == Some("1"));
+        copied.master.run(&["REPLICAOF", "127.0.0.1", &copied.replicas[0].port().to_string()]);
+        copied.replicas[0].resume();
+        copied.master.run(&["REPLICAOF", "NO", "ONE"]);
+        taking.join().unwrap().unwrap();
+    });
 }
