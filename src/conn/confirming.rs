@@ -35,7 +35,6 @@ impl Connection {
                 _ => None,
             };
             let Some(rest) = rest.map(|rest| rest.after(began.until(Instant::now()))) else { return Ok(copies) };
-            let deadline = Instant::now().after(rest.bound());
             self.send(&wait(rest), deadline)?;
             let more = read(&touched, &self.receive(deadline)?).ok_or_else(trouble::odd_reply)?;
             Ok(copies.and(more))
@@ -67,7 +66,35 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+    use crate::conn::Server;
+    use crate::conn::scripted::{Reaction, Scripted};
+
+    #[test]
+    fn a_wait_in_two_parts_has_one_deadline() {
+        let server = Scripted::start(|seen| match seen.words[0].as_str() {
+            "WAIT" => {
+                thread::sleep(Duration::from_millis(500));
+                Reaction::Reply(":1\r\n")
+            }
+            "WAITAOF" => Reaction::Mute,
+            _ => Reaction::Reply(":1\r\n"),
+        });
+        let mut connection = Server::for_test(&server.url()).dial(Instant::now().after(SOON)).unwrap();
+        let disk = Durability::replicas(0).with_fsync().within(Duration::from_millis(100));
+        let needs = disk.and(Durability::replicas(1).within(Duration::from_millis(100)));
+        let touch = Cmd::new().arg("TOUCH").get_packed_command();
+        let began = Instant::now();
+        assert!(connection.confirm(&Confirmation { touch, needs }, false).is_err());
+        let took = began.until(Instant::now());
+        assert_eq!(server.seen().last().map(|seen| seen.words[0].clone()).as_deref(), Some("WAITAOF"));
+        assert!(took < needs.bound() + Duration::from_millis(300), "{took:?}");
+    }
+
+    const SOON: Duration = Duration::from_secs(10);
 
     #[test]
     fn each_pair_of_replies_is_read() {
