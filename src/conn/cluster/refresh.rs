@@ -185,6 +185,10 @@ fn begin(shared: &Shared) -> (Vec<Arc<Server>>, usize) {
 }
 
 fn accept(shared: &Shared, told: &MemberView) {
+    // A member that lost its place in the cluster knows no other one, and the hosts of the URL may be gone.
+    if told.ranges.is_empty() {
+        return;
+    }
     let mut state = shared.state.lock();
     // A replica may be the only one to ask for the next map.
     let places = told.ranges.iter().flat_map(|range| iter::once(&range.master).chain(&range.replicas));

@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
@@ -282,6 +282,23 @@ fn an_address_of_another_cluster_gets_no_request() {
         assert!(cluster.shared.state.lock().members.len() == 2);
     }
     assert!(!reused.server.seen().iter().any(|seen| seen.words == ["PING"]));
+}
+
+#[test]
+fn a_member_without_slots_takes_no_member_away() {
+    static IS_LATER: AtomicBool = AtomicBool::new(false);
+    let later = |reaction: Reaction| IS_LATER.load(Ordering::SeqCst).then_some(reaction);
+    let host = member_that(move |_| later(Reaction::HangUp));
+    let reset = member_that(move |seen| later(Reaction::Reply("*0\r\n")).filter(|_| seen.words == ["CLUSTER", "SLOTS"]));
+    let (_gone, master) = mute();
+    host.tells(5, &[(master, "silent"), (reset.port, "reset")]);
+    let cluster = cluster(&[host.port], LIMIT);
+    cluster.greet(LIMIT).unwrap();
+    IS_LATER.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let _ = cluster.greet(LIMIT);
+        assert_eq!(routed(&cluster), master, "it may be back at any time, and nobody else tells its place");
+    }
 }
 
 #[test]
