@@ -38,8 +38,8 @@ pub(crate) struct Connection {
     /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
     pub(super) asked_start: bool,
     pub(super) server_start: Option<ServerStart>,
-    /// Whether a request was answered.
-    is_proven: bool,
+    /// Whether a request was answered, or the connection was idle: it may be older than other connections.
+    pub(super) is_proven: bool,
     /// Whether the server wants a login anew.
     pub(super) is_logged_out: bool,
 }
@@ -237,7 +237,7 @@ impl Connection {
     }
 
     /// Whether this connection is one to a later process of the server than that of `copy`: a server counts its
-    /// connections. An older connection, which has answered before, tells nothing.
+    /// connections. A connection that may be older tells nothing.
     pub(super) fn is_of_later_process(&self, copy: &Identity) -> bool {
         !self.is_proven && self.number().is_some_and(|number| number < copy.id)
     }

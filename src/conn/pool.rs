@@ -112,7 +112,8 @@ impl Pool {
         self.keep(&mut state, connection);
     }
 
-    fn keep(&self, state: &mut State, connection: Box<Connection>) {
+    fn keep(&self, state: &mut State, mut connection: Box<Connection>) {
+        connection.is_proven = true;
         state.idle.push(Idle { connection, since: Instant::now() });
         self.has_spare.store(state.idle.len() > 1, Ordering::Release);
         self.tell_one(state);

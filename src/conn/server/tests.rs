@@ -86,3 +86,18 @@ fn a_restarted_server_is_asked_to_end_no_connection() {
     assert!(server.fence(&copy, Limits::by(soon())).unwrap());
     assert_eq!(scripted.seen().len(), 1);
 }
+
+/// A connection that was idle may be older than the copy, also where no request over it was answered.
+#[test]
+fn an_idle_connection_tells_of_no_restart() {
+    let scripted = Scripted::start(|seen| {
+        let reply = if seen.words[0] == "PING" { "-BUSY a script runs\r\n" } else { ":1\r\n" };
+        Reaction::Reply(reply)
+    });
+    let server = Server::for_test(&scripted.url());
+    let refused = server.questions(Limits::by(soon()), |send| Stop::at_a_refusal(&send(&[redis::cmd("PING")])?));
+    assert!(matches!(refused, Err(Fault::Refused(_))), "{refused:?}");
+    let copy = Identity { address: None, ..server.dial(soon()).unwrap().identity.unwrap() };
+    assert!(server.fence(&copy, Limits::by(soon())).unwrap());
+    assert!(scripted.seen().iter().any(|seen| seen.words.contains(&"KILL".to_owned())), "nothing has ended the copy");
+}
