@@ -123,11 +123,13 @@ impl Topology for Cluster {
                 Redirect::Later
             }
             _ if refusal.is_of_foreign_key() => Redirect::Later,
-            "LOADING" | "MASTERDOWN" | "READONLY" => {
-                self.doubt(from);
+            word => {
+                // A login may be refused by another server, which has the address by now.
+                if refusal.is_of_login() || matches!(word, "LOADING" | "MASTERDOWN" | "READONLY") {
+                    self.doubt(from);
+                }
                 Redirect::AsItSays
             }
-            _ => Redirect::AsItSays,
         }
     }
 

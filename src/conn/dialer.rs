@@ -227,6 +227,8 @@ impl Dial<'_> {
             match self.take_step(connection, step, reply) {
                 // The reply to `HELLO` explains more than the refused password: keep reading.
                 Err(fault) if step == IntroductionStep::Login => refused_login = Some(fault),
+                // A server of another kind has the address of a known member by now.
+                Err(Fault::NotSent(_)) if node.is_some() => return Err(Fault::NotSent(trouble::foreign(label))),
                 Err(Fault::NotSent(error)) => return Err(Fault::NotSent(error)),
                 step => refused_login.take().map_or(step, Err)?,
             }

@@ -1,9 +1,10 @@
 //! Each request goes to the member that stores the key.
 
 use lockson::{Client, ErrorKind, Lock, RedLock};
-use lockson_harness::{RedisCluster, RedisServer, slot_of};
+use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 
-use crate::support::fresh;
+use super::proxies_of;
+use crate::support::{SOON, fresh, ms};
 
 fn client() -> Client {
     Client::connect(&RedisCluster::shared().url()).unwrap()
@@ -88,4 +89,24 @@ fn a_server_of_its_own_is_refused_behind_a_cluster_url() {
     let error = Client::connect(&format!("redis+cluster://{}", server.address())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("connect with redis://"), "{error}");
+}
+
+/// The machine of a dead master may have got another server by now, while its replica has its slots.
+#[test]
+fn a_stranger_at_the_address_of_a_member_is_left() {
+    let cluster = RedisCluster::start(3, 1);
+    let proxies = proxies_of(&cluster);
+    cluster.wait_until_well();
+    let masters = cluster.masters();
+    let strangers = [RedisServer::start(), RedisServer::builder().password("word").start()];
+    let url = format!("redis+cluster://{}", proxies[masters[2]].address());
+    for (stranger, dead) in strangers.iter().zip(masters) {
+        let client = Client::connect(&url).unwrap();
+        let name = std::iter::repeat_with(|| fresh("stranger")).find(|name| cluster.node_of(name) == dead).unwrap();
+        cluster.fail_over(dead);
+        proxies[dead].retarget(stranger.address());
+        let lock = client.get_lock(&name);
+        // A refused login may be that of the client, so it is told; but the map is looked at.
+        eventually(SOON, "its successor is found", || lock.try_lock_for(ms(2_000)).is_ok());
+    }
 }
