@@ -394,10 +394,10 @@ fn fence_copy(topology: &dyn Topology, identity: &Identity, limits: Limits) -> R
     outcome
 }
 
-/// Tells the topology of a server that did not answer.
+/// Tells the topology of a server that did not answer, or that is of another kind than the topology.
 fn doubt(topology: &dyn Topology, server: ServerNumber, fault: &Fault) {
     match fault {
-        Fault::NotSent(error) if error.kind() != ErrorKind::Connection => {}
+        Fault::NotSent(error) if !matches!(error.kind(), ErrorKind::Connection | ErrorKind::Unsupported) => {}
         Fault::NotSent(_) | Fault::Unanswered(..) => topology.doubt(server),
         Fault::Refused(refusal) => _ = topology.redirect(server, refusal),
     }

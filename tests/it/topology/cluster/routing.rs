@@ -110,3 +110,11 @@ fn a_stranger_at_the_address_of_a_member_is_left() {
         eventually(SOON, "its successor is found", || lock.try_lock_for(ms(2_000)).is_ok());
     }
 }
+
+#[test]
+fn a_stranger_in_the_url_hides_no_member() {
+    let [stranger, member] = [RedisServer::shared(), RedisCluster::shared().node(0)].map(RedisServer::address);
+    let client = Client::builder(&format!("redis+cluster://{stranger},{member}")).connect_lazily().unwrap();
+    let lock = client.get_lock(fresh("hidden"));
+    eventually(SOON, "the members are found", || lock.try_lock().is_ok());
+}
