@@ -379,7 +379,8 @@ impl Client {
     /// Asks each server for the settings and states that decide whether locks are safe there. Lists each server, by its
     /// address, with its answers; the crate `lockson-doctor` judges them.
     ///
-    /// Changes nothing, and takes at most one [`command_timeout`](ClientBuilder::command_timeout) for each server.
+    /// Changes nothing, and takes at most one [`command_timeout`](ClientBuilder::command_timeout) for each server, and
+    /// one more on a cluster.
     ///
     /// ```no_run
     /// let client = lockson::Client::connect("redis://localhost")?;
