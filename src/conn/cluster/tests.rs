@@ -289,7 +289,8 @@ fn a_member_without_slots_takes_no_member_away() {
     static IS_LATER: AtomicBool = AtomicBool::new(false);
     let later = |reaction: Reaction| IS_LATER.load(Ordering::SeqCst).then_some(reaction);
     let host = member_that(move |_| later(Reaction::HangUp));
-    let reset = member_that(move |seen| later(Reaction::Reply("*0\r\n")).filter(|_| seen.words == ["CLUSTER", "SLOTS"]));
+    let reset =
+        member_that(move |seen| later(Reaction::Reply("*0\r\n")).filter(|_| seen.words == ["CLUSTER", "SLOTS"]));
     let (_gone, master) = mute();
     host.tells(5, &[(master, "silent"), (reset.port, "reset")]);
     let cluster = cluster(&[host.port], LIMIT);
