@@ -38,7 +38,7 @@ impl Bell {
     }
 }
 
-/// The bell of one wait of this thread. The next wait uses it again, unless somebody could still ring it.
+/// The bell of one wait of this thread. The next wait uses the bell again, unless a thread could still ring the bell.
 pub(crate) struct WaitBell(pub(crate) Bell);
 
 thread_local! {

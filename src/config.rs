@@ -1,4 +1,4 @@
-//! All settings with their defaults and units, and the builder that sets them.
+//! All settings with defaults and units, and their builder.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
@@ -180,8 +180,8 @@ impl ClientBuilder {
         self.with(|config| config.drop_timeout = timeout)
     }
 
-    /// Sets how long a silent waiter for a fair lock keeps its place. A waiter that crashed delays the waiters behind
-    /// it by this time.
+    /// Sets how long a silent waiter for a fair lock keeps its place. A crashed waiter delays the waiters behind by
+    /// this time.
     ///
     /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients use their own clocks, add the
     /// largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
@@ -201,10 +201,10 @@ impl ClientBuilder {
     /// group locks and expiring permits.
     ///
     /// The values of a group have deadlines in place of times to live, and Redisson judges the deadlines by the clock
-    /// of its machine. The time is added to each deadline that this client writes, and to each that it judges: another
-    /// client takes the value of a crashed holder by so much later. Expiring permits stay taken for that much longer
-    /// than their holder believes. Other locks have no use for it. At most 1 hour. Defaults to zero, for fleets without
-    /// Redisson or with clocks in step.
+    /// of its machine. The time is added to each deadline that the client writes or judges: another client takes the
+    /// value of a crashed holder by so much later. Expiring permits stay taken for that much longer than their holder
+    /// believes. Other locks have no use for it. At most 1 hour. Defaults to zero, for fleets without Redisson or with
+    /// clocks in step.
     ///
     /// ```
     /// # use std::time::Duration;

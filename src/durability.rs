@@ -6,9 +6,9 @@ use crate::error::{Error, ErrorKind, Refusal, Result};
 
 /// What a lock must have reached before it counts as taken: replicas, or the disk of the server.
 ///
-/// Without this setting a lock counts when its server has granted it. A fail-over to a replica that lacks the grant
-/// gives the lock to another client, and both believe that they hold it. With this setting the client waits for the
-/// replicas after each grant, each re-entry, each [`extend`](crate::Hold::extend) and each renewal, by `WAIT` or
+/// Without the setting a lock counts when granted by the server. A fail-over to a replica that lacks the grant gives
+/// the lock to another client, and both believe that they hold it. With this setting the client waits for the replicas
+/// after each grant, each re-entry, each [`extend`](crate::Hold::extend) and each renewal, by `WAIT` or
 /// `WAITAOF` of Redis. A grant that does not reach them in time is given back, and the call fails with
 /// [`ErrorKind::NotDurable`]; a renewal that does not reach them does not prolong the hold, so a holder that is cut off
 /// with an old master loses its lock before the lock expires at the replicas.

@@ -1,4 +1,4 @@
-//! Leader election: candidates, the leadership of the elected one, and what others see of it.
+//! Leader election: candidates, the leadership of the elected candidate, and the view of others.
 
 use std::sync::Arc;
 use std::time::Duration;

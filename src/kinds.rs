@@ -10,8 +10,8 @@
 //! 8. `group`: many values under one key, each a lock of its own.
 //! 9. `permits`: permits of a semaphore, with a time to live for each.
 //!
-//! The defaults are those of a hash of one owner and its count. `semaphore` and `latch` are counts that nobody owns, so
-//! they are no [`Kind`].
+//! The defaults fit a hash of an owner and a count. `semaphore` and `latch` are counts that nobody owns, so they are no
+//! [`Kind`].
 
 mod fair;
 mod fenced;
@@ -254,7 +254,7 @@ pub(crate) enum Queueing {
     Together,
     /// Each thread joins the queue in Redis, and leaves the queue when it gives up.
     InRedis,
-    /// Threads queue by what they want of a count, and a message wakes those whose wishes fit.
+    /// Threads queue by their wish of a count, and a message wakes the threads whose wishes fit.
     Counted(u32),
 }
 

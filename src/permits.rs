@@ -416,7 +416,7 @@ impl PermitExpirableSemaphore {
 }
 
 impl<On> Guard<ExpiringPermit, On> {
-    /// Returns the ids of these permits, by which others can give them back.
+    /// Returns the ids of the permits, by which other programs can give the permits back.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

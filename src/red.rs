@@ -27,11 +27,11 @@ use votes::majority;
 /// red lock come first.
 ///
 /// **What it does not promise.** The hold ends by the clock of this process, and the locks end by the clocks of
-/// the servers: a clock that runs faster by more than 1 %, or that is set forward, ends a hold too late. A thread
-/// may be stopped between its last [`is_held`](crate::Hold::is_held) and its next write, here as with any lock that
-/// expires. A server that restarts without its data would forget its vote; it gets no new vote for
-/// [`with_rejoin_after`](Self::with_rejoin_after). Where a late or second writer does harm, let the resource refuse
-/// it by the token of a [fenced lock](crate::Client::get_fenced_lock), which also needs one server only. Martin
+/// the servers: a clock that runs faster by more than 1 %, or that is set forward, ends a hold too late. A thread may
+/// be stopped between its last [`is_held`](crate::Hold::is_held) and its next write, here as with any lock that
+/// expires. A server that restarts without data would forget the vote; it gets no new vote for
+/// [`with_rejoin_after`](Self::with_rejoin_after). Where a late or second writer does harm, let the resource refuse it
+/// by the token of a [fenced lock](crate::Client::get_fenced_lock), which also needs one server only. Martin
 /// Kleppmann's "How to do distributed locking" (2016) and the answer of Redis's author tell both sides.
 ///
 /// [`Hold::remaining`](crate::Hold::remaining) counts until the moment from which on fewer than a majority are held,
@@ -71,7 +71,7 @@ struct Terms {
 }
 
 impl RedLock {
-    /// Returns these locks, each on a server of its own, as one.
+    /// Returns the locks, each on a server of its own, as one.
     ///
     /// ```no_run
     /// # use lockson::{Client, RedLock};

@@ -93,8 +93,8 @@ impl Tls {
         self
     }
 
-    /// Sets the certificate that this client shows to a server that asks for one (mTLS), and its key: two files in PEM
-    /// format, the certificate with the authorities between it and the one that the server trusts. The key must not be
+    /// Sets certificate and key of the client, for servers that ask for a certificate (mTLS): two files in PEM format,
+    /// the certificate with the authorities between it and the one that the server trusts. The key must not be
     /// encrypted.
     ///
     /// ```no_run

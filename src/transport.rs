@@ -1,4 +1,4 @@
-//! The words between those who move bytes and those who decide: limits, faults, what is listened to.
+//! The words between the movers of bytes and the deciders: limits, faults, what is listened to.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,8 +47,8 @@ pub(crate) trait Question<Reply, T>: Sync {
 /// A wait for replicas or a disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Confirmation {
-    /// A write that precedes the wait, packed. The server waits for what its connection wrote last, and the request
-    /// itself may have written nothing.
+    /// A write that precedes the wait, packed. The server waits for the last write of the connection, and the request
+    /// itself may have written no data.
     pub(crate) touch: Vec<u8>,
     pub(crate) needs: Durability,
 }

@@ -1,4 +1,4 @@
-//! A Redis Cluster: each slot is on one of its members, and moves between them.
+//! A Redis Cluster: each slot is on one member, and moves between members.
 
 mod late;
 mod map;
@@ -23,7 +23,7 @@ use map::{Map, slot_of};
 use member_view::place_in;
 use refresh::Refreshing;
 
-/// The members of a cluster, and what this client knows of their slots.
+/// The members of a cluster, and the slots as the client knows them.
 pub(crate) struct Cluster {
     shared: Arc<Shared>,
 }
@@ -179,7 +179,7 @@ impl Topology for Cluster {
 impl State {
     fn route(&self, slot: Slot) -> Route {
         let master = self.map.master(slot).and_then(|number| self.servers.get(number.0));
-        // A member that does not store the slot knows which one does.
+        // A member without the slot knows the member with the slot.
         let server = master.unwrap_or_else(|| &self.servers[self.refreshing.turn % self.servers.len()]);
         Route::to(server)
     }

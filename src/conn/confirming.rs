@@ -16,7 +16,7 @@ impl Connection {
     pub(super) fn confirm(&mut self, confirmation: &Confirmation, asks: bool) -> Result<Copies, Fault> {
         let wait = |needs: Durability| Cmd::new().arg(needs.words()).get_packed_command();
         let needs = confirmation.needs;
-        // A disk that is late says nothing about replicas whose disks nobody needs.
+        // A late disk tells nothing of replicas whose disks are not needed.
         let first = needs.besides_disks();
         let mut packed = if asks { asking() } else { vec![] };
         packed.extend(&confirmation.touch);

@@ -90,9 +90,9 @@ impl Limit {
         (self.dial / 3).clamp(SHORTEST, LONGEST_FIRST)
     }
 
-    /// Asks these servers at one moment, each in one round trip over the connection that it has. Where there is none, one
-    /// is opened before. Waits for so long for the connections, and for the answers. Returns that moment, and the answers
-    /// by server.
+    /// Asks the servers at one moment, each in a round trip over an open connection. Where there is none, one is opened
+    /// before. Waits for so long for the connections, and for the answers. Returns that moment, and the answers by
+    /// server.
     fn ask<T: Send>(
         self,
         wait: Duration,

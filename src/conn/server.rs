@@ -270,8 +270,8 @@ impl Server {
     /// Ensures that the server runs no request of a broken connection from now on. Returns `Ok(false)` when the user
     /// has no right to kill connections, or when the connection led to another server that does not answer now.
     ///
-    /// After a fail-over nothing is sent to the machine that was left: it may hang, and what it runs late is over when
-    /// it becomes a replica.
+    /// After a fail-over nothing is sent to the machine that was left: the master may hang, and late writes of the
+    /// master are over when the master becomes a replica.
     pub(crate) fn fence(&self, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
         if self.has_moved_since(identity) {
             return Ok(false);

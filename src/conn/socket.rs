@@ -68,8 +68,8 @@ impl Socket {
         })
     }
 
-    /// Writes what the system takes at once, which may be nothing. Returns the number of bytes, at most those that the
-    /// server may have received; the next call must begin with the byte after them.
+    /// Writes as many bytes as the system takes at once, perhaps none. Returns the number of bytes, at most those that
+    /// the server may have received; the next call must begin with the byte after them.
     pub(super) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.session {
             Some(session) => session.write_now(&mut self.stream, bytes),

@@ -92,8 +92,8 @@ impl Background {
         drop(work);
     }
 
-    /// Runs all jobs now, whatever their time, and waits for them until `until`. Jobs left by then, and later jobs,
-    /// are dropped.
+    /// Runs all jobs now, due or not, and waits for the jobs until `until`. Jobs left by then, and later
+    /// jobs, are dropped.
     pub(crate) fn finish(&self, until: Instant) {
         let mut queue = self.0.queue.lock();
         queue.hurries = true;

@@ -21,7 +21,7 @@ pub(crate) struct Caller<'a> {
     waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
     hung: OnceCell<Vec<Hung>>,
-    /// Dropped after its registrations, so that the next wait may use it.
+    /// Dropped after the registrations, so that the next wait may use the bell.
     bell: OnceCell<WaitBell>,
 }
 

@@ -21,7 +21,7 @@ use stand_backs::StandBacks;
 use taken::AllTaken;
 use waiters::Waiters;
 
-/// The knowledge about its locks that the threads of one client share.
+/// The knowledge about locks that the threads of one client share.
 pub(crate) struct Cells {
     pub(crate) registry: Registry,
     pub(crate) waiters: Waiters,

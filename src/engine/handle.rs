@@ -46,7 +46,7 @@ impl Handle {
         if engine.life.begin() { Ok(Operation::of(engine)) } else { Err(closed()) }
     }
 
-    /// Whether this operation is one of this client.
+    /// Whether the operation belongs to the client.
     pub(crate) fn has_begun(&self, operation: &Operation<'_>) -> bool {
         ptr::eq(&*self.0.0, operation.0)
     }
@@ -69,7 +69,7 @@ impl Handle {
         self.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about_a(noun, name))
     }
 
-    /// Sends a request whose effect must come once, about what has this name.
+    /// Sends a request about a name, with an effect that must come once.
     pub(crate) fn once<A>(
         &self,
         noun: &'static str,

@@ -1,4 +1,4 @@
-//! The life of a client: whether an operation may begin, which ones run, and the fork that ends it.
+//! The life of a client: whether an operation may begin, the operations under way, and the end by a fork.
 
 use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;

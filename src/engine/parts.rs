@@ -55,7 +55,7 @@ impl Engine {
         (number, kind.encode_owner(owner))
     }
 
-    /// The key that locks share which one request can take; `None` for a kind that is asked for one at a time.
+    /// The key of locks that a single request can take; `None` for a kind that is asked for one at a time.
     pub(crate) fn bundle_of(&self, kind: &dyn Kind, name: &LockName) -> Option<Bundle> {
         let slot = self.sender.topology.slot(name.key());
         kind.bundles().then(|| Bundle { engine: ptr::from_ref(self).addr(), slot, family: kind.family() })

@@ -62,7 +62,8 @@ impl<'a> LastRelease<'a> {
     }
 }
 
-/// The release of a guard: over without a request, or one that leaves a part held, or the last one of its hold.
+/// The release of a guard: over without a request, or a release that leaves a part held, or the last release of the
+/// hold.
 pub(crate) enum Begun<'a> {
     Over(Result<()>),
     Part(PartRelease<'a>),
@@ -102,7 +103,7 @@ impl Engine {
         }
         // Asked first, because nearly always nobody waits.
         let (successor, waiting) = self.cells.local_queues.first(&hold.name)?;
-        // Other processes count the messages of those that stand back for them.
+        // Other processes count the messages of processes that stand back for them.
         let is_alone = self.cells.stand_backs.with(&hold.name, |_, _, _| ()).is_none();
         if !is_alone || hold.needs().is_some() || hold.requests.has_doubt() || self.life.is_closed() {
             return None;
@@ -283,8 +284,8 @@ impl Engine {
         reply.inspect(|returned| self.wake_takers(name, *returned))
     }
 
-    /// Runs a request that ends what is held under this name on this side, whoever has it. The holds of this process are
-    /// lost with an answer, and checked without one.
+    /// Runs a request that ends the holds of a name on a side, of whatever owner. The holds of this process are lost
+    /// with an answer, and checked without one.
     pub(crate) fn force_release(
         &self,
         name: &LockName,

@@ -154,8 +154,8 @@ impl Sender {
         self.nodes.get(server.number(), || Node::new(server.clone()))
     }
 
-    /// Judges what a request about this lock has reached, where it must reach anything. `consequence` tells what
-    /// becomes of the lock otherwise. Returns what the observer is to be told.
+    /// Judges how far a request about the lock has come, where the lock needs replicas or disks. `consequence` tells
+    /// what becomes of the lock otherwise. Returns what the observer is to be told.
     pub(crate) fn judge(
         &self,
         name: &LockName,

@@ -287,7 +287,8 @@ fn is_word(text: &str) -> bool {
 }
 
 const REPLICA: &str = "READONLY";
-/// The start of the error for a password where none is configured. This text quotes nothing, so it may be shown.
+/// The start of the error for a password where none is configured. The text has no quotation, so errors may show the
+/// text.
 const NO_PASSWORD_SET: &str = "AUTH <password> called without any password configured";
 /// Longer texts are cut at the end of a sentence.
 const LONGEST: usize = 200;

@@ -1,4 +1,4 @@
-//! The lock of an election: the fenced lock, and a hash that tells which candidate holds it.
+//! The lock of an election: the fenced lock, and a hash that tells which candidate is the holder.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

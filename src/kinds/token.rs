@@ -15,7 +15,7 @@ static RELEASE: Script = lua!("token/release.lua");
 static RENEW: Script = lua!("token/renew.lua");
 static FORCE_RELEASE: Script = lua!("token/force_release.lua");
 
-/// The options of a token lock: its value, its release, its waiting.
+/// The options of a token lock: value, release, waiting.
 ///
 /// A token lock is a key with one value, set by `SET key value NX PX lease` and deleted only by the client that
 /// knows the value. redis-py's `Lock`, redsync, node-redlock with one server, rslock and hand-written code for Jedis

@@ -1,4 +1,4 @@
-//! The requests about one lock, and the errors that name it.
+//! The requests about one lock, and their errors.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::system::random;
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
 
-/// One take of most of several locks. Dropping it gives back what it holds.
+/// One take of most of several locks. Dropping the value gives the locks back.
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,

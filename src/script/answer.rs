@@ -154,7 +154,7 @@ impl RenewalAnswer {
         }
     }
 
-    /// Whether the first of these holds was renewed, which must reach what its hold needs.
+    /// Whether the first hold was renewed; the renewal must reach what the hold needs.
     pub(crate) fn is_renewed(answers: &[Self]) -> bool {
         answers.first() == Some(&Self::Renewed)
     }

@@ -49,7 +49,7 @@ type Mapped<T> = dyn Fn(&Value) -> Option<T> + Send + Sync;
 /// The function begins from the start at each call, so a repetition needs no state.
 pub(crate) type RoundTrips<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync;
 
-/// Sends commands in one write and returns their replies, error replies among them.
+/// Sends commands in one write and returns the replies, with error replies.
 pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
 
 impl Script {
@@ -70,7 +70,7 @@ impl Script {
         Call { script: Some(self), ..Call::of_words(route, words, Read::Plain(read)) }
     }
 
-    /// The words that name the script by its hash, as they are sent.
+    /// The words that name the script by its hash, as sent.
     fn by_hash(&self) -> &[u8] {
         self.head.get_or_init(|| Box::new(named("EVALSHA", redis::Script::new(self.source).get_hash())))
     }

@@ -196,7 +196,7 @@ impl Inspector<'_, '_> {
         Ok(())
     }
 
-    /// Reads the fields of the hash, and whether these are all. A small hash comes as one page, whatever its number of
+    /// Reads the fields of the hash, and whether these are all. A small hash comes as one page, with any number of
     /// fields.
     fn fields(&mut self) -> Result<(Fields, bool), Stop> {
         let (mut fields, mut cursor) = (Fields::new(), "0".to_owned());
@@ -287,7 +287,7 @@ impl Inspector<'_, '_> {
         Ok(())
     }
 
-    /// The permits that are taken, and those that are free or have expired.
+    /// The permits that are taken, and the permits that are free or have expired.
     fn permits(&mut self, taken: &str, now: Option<Duration>) -> Result<(), Stop> {
         self.found.kind = Some(LockKind::Permit);
         let after = now.map_or_else(|| "-inf".to_owned(), |now| format!("({}", now.as_millis()));

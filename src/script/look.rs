@@ -28,7 +28,7 @@ pub(crate) fn fields(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
         if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
             return Ok(vec![RenewalAnswer::Lost(Loss::Gone); claims.len()]);
         }
-        // The key comes last: whether it is there tells a hold that is gone from one whose lock another owner has.
+        // The key comes last: its presence tells a hold that is gone from a hold whose lock another owner has.
         let questions = claims
             .iter()
             .flat_map(|Claim { name, owner, .. }| [command("HEXISTS", (name.key(), owner.to_string())), exist([name])]);
@@ -148,7 +148,7 @@ mod tests {
         let all = vec![format!("EXISTS {}", names.join(" "))];
         let (asked, answers) = look(&call, |_| ":0".to_owned());
         assert_eq!((asked, answers.unwrap()), (vec![all.clone()], vec![LOST(Loss::Gone); MANY]));
-        // One that is left, or no right to one of them: each is asked about.
+        // A hold that is left, or no right to a key: each is asked about.
         for first in [":1", "-NOPERM no"] {
             let each = |commands: &[String]| vec![":1"; commands.len()].join("|");
             let reply = |commands: &[String]| if commands.len() == 1 { first.to_owned() } else { each(commands) };

@@ -28,7 +28,7 @@ fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
     server.keys().into_iter().map(dump).map(|(content, expires, key)| (key, content, expires)).collect()
 }
 
-/// Runs the call and expects that nothing is changed and nothing is published.
+/// Runs the call and expects no change and no message.
 pub(crate) fn changes_nothing<T>(server: &RedisServer, call: &Call<T>) -> T {
     let mut connection = server.connection();
     let mut messages = connection.as_pubsub();

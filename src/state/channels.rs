@@ -205,7 +205,7 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         Message { announced, counted, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
     }
 
-    /// Records that the server refused to subscribe to one of these channels. Returns the waiters to wake.
+    /// Records that the server refused to subscribe to one of the channels. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn refused(&mut self, channels: &[String], refusal: &Refusal) -> Vec<Waiter> {
         self.one_by_one |= channels.len() > 1;

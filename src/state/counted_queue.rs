@@ -1,6 +1,6 @@
 //! The threads of this process that wait for a part of a count, or for a lock, which is a count of one.
 //!
-//! They stand in order of arrival, with what each of them wants.
+//! The waiters stand in order of arrival, each with a wish.
 //!
 //! | a thread                            | asks Redis                                            |
 //! |-------------------------------------|-------------------------------------------------------|

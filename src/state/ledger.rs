@@ -1,4 +1,4 @@
-//! The account of one hold: its guards, what was promised to each of them, and the deadline.
+//! The account of one hold: guards, the promise to each guard, and the deadline.
 //!
 //! | phase     | means                                         | leaves it by                        |
 //! |-----------|-----------------------------------------------|-------------------------------------|

@@ -27,7 +27,7 @@ pub(crate) fn remaining(members: impl Iterator<Item = Member>, needed: usize) ->
 }
 
 /// The loss after which too few members are left. A member that was given back is no loss. Of losses that are noticed
-/// at one moment, those of earlier members count as the earlier ones.
+/// at one moment, the loss of an earlier member counts as the earlier loss.
 pub(crate) fn loss(members: impl Iterator<Item = Member>, needed: usize) -> Option<Loss> {
     let loss = |member: Member| if let Member::Lost(loss) = member { Some(loss) } else { None };
     let losses: Vec<Option<Loss>> = members.map(loss).collect();

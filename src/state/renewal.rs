@@ -102,8 +102,8 @@ impl RenewalRounds {
         batches
     }
 
-    /// Returns the time limit of a request whose first hold is this one; `None` if this round sends no more requests:
-    /// a silent server costs one time-out in each round, however many batches wait.
+    /// Returns the time limit of a request with this first hold; `None` if this round sends no more requests: a silent
+    /// server costs one time-out in each round, however many batches wait.
     pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn) -> Option<Instant> {
         if self.in_vain >= self.command_timeout {
             return None;
@@ -142,7 +142,7 @@ impl RenewalRounds {
         }
     }
 
-    /// Records the failure of a write that was sent at `sent` and whose first hold is this one.
+    /// Records the failure of a write, sent at `sent`, with this first hold.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: RenewalTurn) {
         self.in_vain += sent.until(now);
         self.note_failure(first, sent);

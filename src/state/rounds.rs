@@ -35,7 +35,7 @@ pub(crate) struct Rounds {
     vain: u32,
     /// The time that this round waited with empty hands.
     waited: Duration,
-    /// The time for which this round may still wait while it holds parts.
+    /// The time for which the round may still wait with parts in hand.
     patience: Duration,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Pause {
 pub(crate) enum Rivals {
     /// So many other clients received the message.
     Listen(usize),
-    /// The release tells nothing of others, or nobody waits for what was released.
+    /// The release tells of no other process, or no thread waits for the released lock.
     Unknown,
     /// The kind has no messages: others may poll.
     MayPoll,
@@ -127,8 +127,8 @@ pub(crate) struct Turn {
     sign: Instant,
     /// The waiting threads of this process, with the times at which they last wanted the lock.
     wanting: HashMap<ThreadNumber, Instant>,
-    /// The largest number of them in this turn, less those that gave up: at its end some may be about to want the lock
-    /// again.
+    /// The largest number of waiting threads in the turn, without the threads that gave up: at its end some may be
+    /// about to want the lock again.
     most_wanting: usize,
     /// The last known number of other clients that received a message, and the time.
     listeners: (usize, Instant),
@@ -287,7 +287,7 @@ const FEW_SEEN: usize = 8;
 const MOST_SEEN: usize = 32;
 /// A thread that was not seen for this time does not want the lock any more.
 const MEMORY: Duration = Duration::from_secs(10);
-/// A waiting thread of this process says more often that it waits.
+/// A waiting thread of the process tells of the wait more often.
 const MEMORY_OF_WAITERS: Duration = Duration::from_secs(2);
 const FEW_TURNS: usize = 256;
 

@@ -13,7 +13,7 @@ pub(crate) use std::sync::MutexGuard;
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
 /// With the number of its sleepers: a call of the system would wake nobody where there is none. It changes under the
-/// mutex of what they wait for, so whoever changes that knows of each.
+/// mutex of what they wait for, so a thread that changes the data knows of each sleeper.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
     inner: std::sync::Condvar,

@@ -1,4 +1,4 @@
-//! The map of the cluster: which member stores which slot, as far as this client knows; and the slot of a key.
+//! The map of the cluster: the member of each slot, as far as the client knows; and the slot of a key.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Clusters of scripted members: members that moved, that are slow, that are wrong, or that belong elsewhere.
+//! Clusters of scripted members: members that moved, are slow, are wrong, or belong elsewhere.
 #![cfg(test)]
 
 use std::net::TcpListener;

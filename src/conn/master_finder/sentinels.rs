@@ -25,7 +25,7 @@ pub(super) struct Sentinels {
 }
 
 struct State {
-    /// The sentinels that the user named, then those that these told of.
+    /// The sentinels that the user named, then the sentinels that the first told of.
     sentinels: Vec<Arc<Server>>,
     succession: Succession,
     closed: bool,
@@ -80,8 +80,8 @@ impl Sentinels {
         (asked, poll)
     }
 
-    /// Adds the sentinels that those who answered know, and drops those that the user did not name and most of them do
-    /// not know. Returns whether any was added.
+    /// Adds the sentinels that the answers name. Drops sentinels that neither the user nor most answers name. Returns
+    /// whether any was added.
     fn discover(&self, poll: &Poll) -> bool {
         let Some(template) = self.service.sentinels.first() else { return false };
         let others = poll.opinions.iter().flat_map(|opinion| opinion.others.iter().flatten());

@@ -1,4 +1,5 @@
-//! Which master counts, by the opinions of the sentinels: the one that most of them name, and never an older epoch.
+//! Which master counts, by the opinions of the sentinels: the master that most sentinels name, and never an older
+//! epoch.
 
 use std::collections::BTreeSet;
 

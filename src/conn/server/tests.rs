@@ -74,7 +74,7 @@ fn a_copy_is_looked_for_where_it_led_too() {
     }
 }
 
-/// A process that started later counts its connections from one again.
+/// A process that started later counts connections from 1 again.
 #[test]
 fn a_restarted_server_is_asked_to_end_no_connection() {
     let (scripted, server) = served(Reaction::Reply(":1\r\n"));

@@ -82,7 +82,7 @@ impl Engine {
         })
     }
 
-    /// Gives back permits that this client took, to a semaphore that exists; goes on in the background after `bounds`.
+    /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `bounds`.
     pub(crate) fn give_back_permits(&self, name: &LockName, permits: i64, bounds: Bounds) {
         let call = |once: &Once| semaphore::release(name, once, permits, false).map(drop);
         let given_up = |given_up: &Once, _: &Once| call(given_up);

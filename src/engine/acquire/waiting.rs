@@ -26,7 +26,7 @@ use crate::state::stand_back::Turn;
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop};
 use crate::time::{Deadline, Instant, Lease};
 
-/// One thread that waits for one name. What the thread asks for is a matter of its owner.
+/// A thread that waits for a name. What the thread asks for is a matter of its owner.
 pub(crate) struct Waiting<'a> {
     engine: &'a Engine,
     pub(crate) node: &'a Arc<Node>,
@@ -39,7 +39,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) started: Instant,
     pub(crate) deadline: Deadline,
     queueing: Queueing,
-    /// Held by the thread that asks ahead of the queues, until it knows that it must wait.
+    /// Held by the thread that asks ahead of the queues, until a wait is certain.
     ahead: Option<Ahead<'a>>,
     /// The beginning and the deadline of the call, of which this wait may be a part.
     pub(crate) call: (Instant, Deadline),
@@ -120,7 +120,8 @@ impl<'a> Waiting<'a> {
         waiting
     }
 
-    /// Whether the thread asks ahead of the queues, as nobody waits. It joins a queue when it knows that it must wait.
+    /// Whether the thread asks ahead of the queues, as nobody waits. The thread joins a queue as soon as a wait is
+    /// certain.
     pub(crate) fn is_ahead(&mut self) -> bool {
         self.ahead = self.engine.cells.ahead(&self.node.server);
         self.ahead.is_some()
@@ -375,7 +376,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// A thread that waits on one channel for the reply that it wants.
+/// A thread that waits on a channel for a wanted reply.
 pub(crate) struct WaitOn<'w, 'a, Ask> {
     pub(crate) waiting: &'w mut Waiting<'a>,
     pub(crate) channel: &'a str,

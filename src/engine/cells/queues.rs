@@ -1,4 +1,4 @@
-//! The queues of threads of this process that want one lock, or a part of one count, and what wakes them.
+//! The queues of the process's threads that want a lock, or a part of a count, and how they wake.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Queues {
         Position { queues: self, name, number, left: None }
     }
 
-    /// Wakes those who may ask, because something may be free.
+    /// Wakes the threads that may ask, because a part may be free.
     pub(crate) fn hint(&self, name: &LockName) {
         if !self.is_empty() {
             let wakes = self.by_name.lock().hint(name);
@@ -76,8 +76,8 @@ impl Queues {
         Some((waiter.successor.clone()?, waiting))
     }
 
-    /// Takes a message. A payload that is no number, or suffices for nobody, wakes those who may ask anyway: Redisson
-    /// tells how many expiring permits were added or came back, not how many are free.
+    /// Takes a message. A payload that is no number, or suffices for no thread, wakes the threads that may ask anyway:
+    /// Redisson tells how many expiring permits were added or came back, not how many are free.
     pub(crate) fn message(&self, name: &LockName, payload: &[u8]) {
         let free = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());
         let mut queues = self.by_name.lock();

@@ -54,7 +54,7 @@ impl SameKey {
         })
     }
 
-    /// Returns the hold, if it is one of these, and the others.
+    /// Returns the hold, if the list has the hold, and the others.
     fn without(self, hold: &HoldState) -> (Option<Arc<HoldState>>, Option<Self>) {
         match self {
             Self::One(one) if one.number == hold.number => (Some(one), None),

@@ -70,8 +70,8 @@ impl Successor {
         matches!(*state, State::Awake)
     }
 
-    /// Ends the wait of this owner. Returns what was handed to it. A release that has nothing to hand so far clears this
-    /// owner away.
+    /// Ends the wait of this owner. Returns what was handed to it. A release without a lock to hand on clears the owner
+    /// away.
     pub(crate) fn leaves(&self) -> Option<Handed> {
         match mem::replace(&mut *self.state.lock(), State::Gone) {
             State::Handed(handed) => Some(handed),

@@ -60,7 +60,7 @@ impl Keeper {
         let outcome = self.learn_of_part(&part, outcome);
         drop(part);
         if ends {
-            // The observer may take the locks that were given back beside this one.
+            // The observer may take the locks that were given back beside this lock.
             self.tell_end(hold, None, None, true);
         }
         // Until the counts are written, the key has a time to live or a side that no guard was promised.

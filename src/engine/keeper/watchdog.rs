@@ -1,5 +1,5 @@
-//! The watchdog of one server as other threads see it: an inbox that drops nothing and merges equal events, and the
-//! thread that empties it.
+//! The watchdog of one server as other threads see it: an inbox that drops no event and merges equal events, and the
+//! thread that empties the inbox.
 
 pub(crate) mod renewer;
 mod server_round;

@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// The patient callers want `wishes`; callers that are cancelled want one each, and give it back.
+/// The patient callers want `wishes`; cancelled callers want a permit each, and give the permit back.
 fn at_a_count(wishes: &'static [u32], impatient: usize) {
     let name = LockName::new("n").unwrap();
     let scene = Arc::new(Scene { queues: Queues::default(), name, free: Mutex::default() });

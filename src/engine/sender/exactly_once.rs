@@ -134,7 +134,7 @@ type Attempted<'a, T> = (Sending<'a, T>, Option<Answer<T>>);
 /// Calls for one server, with their places.
 type ServerShare<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
 
-/// Ends the calls without an answer, those of each server one by one.
+/// Ends the calls without an answer, one by one at each server.
 fn finish_all<T: Send>(all: Vec<Attempted<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
     let (mut outcomes, mut unanswered) = (vec![], vec![]);
     for (place, (sending, answer)) in all.into_iter().enumerate() {

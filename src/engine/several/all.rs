@@ -13,7 +13,7 @@ use crate::state::rounds::{Rounds, Step};
 use crate::system::random;
 use crate::time::{Deadline, Instant, Lease};
 
-/// One take of all of several locks. Dropping it gives back what it holds.
+/// One take of all of several locks. Dropping the value gives the locks back.
 pub(super) struct All<'a> {
     take: Take<'a>,
     /// Whether the calling thread held the lock before this take.

@@ -23,7 +23,7 @@ pub(crate) enum Reply {
     Passed,
 }
 
-/// The reply about one lock, and the server that gave it.
+/// The reply about one lock, and the server of the reply.
 pub(crate) struct Heard {
     pub(crate) reply: Result<Reply>,
     /// The run of the server process, where it was asked for: two addresses with the same run are one server.
@@ -104,7 +104,7 @@ impl Answered {
     }
 }
 
-/// Gives one lock its part of the outcome of its request.
+/// Gives a lock its part of the outcome of a request.
 fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index: usize) -> Result<Reply> {
     let mut is_free = false;
     let own = match outcome {

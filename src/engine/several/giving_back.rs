@@ -169,7 +169,7 @@ pub(crate) fn reenter_at_once(
     one_request_each(holds, bounds, Some(caller), begin, finish)
 }
 
-/// Sends one request for each hold, in its turn and within its bounds. Returns the outcomes in order.
+/// Sends a request for each hold, in turn and within bounds. Returns the outcomes in order.
 fn one_request_each<B, A: Send, R>(
     holds: Vec<(&Engine, &Arc<HoldState>)>,
     bounds: impl Fn(&Engine) -> Bounds,

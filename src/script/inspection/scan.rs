@@ -21,9 +21,9 @@ pub(crate) fn page(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Resul
     Ok((next, names.collect()))
 }
 
-/// Asks which of these names are certainly those of locks. Returns beside them the word of a server that another one
-/// has a key: all keys of a former master have gone to one, or the map tells of the others. Stops with
-/// [`Stop::NotALock`] at one that has more data than any lock, and removes it, so that a repetition goes on without it.
+/// Asks which names are certainly names of locks. Returns beside them the word of a server that another one has a key:
+/// all keys of a former master have gone to one, or the map tells of the others. Stops with [`Stop::NotALock`] at one
+/// that has more data than any lock, and removes it, so that a repetition goes on without it.
 pub(crate) fn certain_locks(
     send: &mut Pipeline<'_>,
     names: &mut Vec<LockName>,

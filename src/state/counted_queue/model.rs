@@ -170,7 +170,7 @@ impl World {
         self.joined += 1;
     }
 
-    /// A waiter ends its wait, whatever becomes of its request.
+    /// A waiter ends the wait, even with a request under way.
     fn leave(&mut self, at: usize) {
         self.budget.leaves -= 1;
         let waiter = self.waiters.remove(at);
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// Brings everything under way to its end, in one order.
+    /// Brings all requests under way to an end, in order.
     fn settle(&mut self) {
         for _ in 0..1_000 {
             let mut next = None;

@@ -111,7 +111,7 @@ impl Wants {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// A caller keeps what it was granted while it waits for the blocker.
+    /// A caller keeps granted locks while waiting for the blocker.
     WaitsHolding,
     /// A caller takes one part after the other in the canonical order and waits for each.
     OneByOne,

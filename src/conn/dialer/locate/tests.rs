@@ -92,7 +92,7 @@ fn look_ups_hurry_for_a_while_after_a_sign() {
     assert!(state.hurries(at(69_999)) && !state.hurries(at(70_000)), "and the other way round");
 }
 
-/// A finder that knows one place, and asked for it so long ago.
+/// A finder that knows one place, and asked so long ago.
 struct Told(Duration);
 
 const SURE: Told = Told(Duration::ZERO);

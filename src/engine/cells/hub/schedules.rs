@@ -1,4 +1,4 @@
-//! What scenes of the checker do with a hub: they play its listening thread themselves.
+//! What scenes of the checker do with a hub: the tests play the listening thread.
 #![cfg(all(test, shuttle))]
 
 use super::*;

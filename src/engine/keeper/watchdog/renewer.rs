@@ -53,7 +53,7 @@ pub(crate) trait RenewalHost {
     /// Reports the number of locks that this round renewed.
     fn renewed_in_round(&self, locks: usize);
 
-    /// Reports that renewals work again, after they had failed for this time.
+    /// Reports that renewals work again, after failures for so long.
     fn recovered(&self, outage: Duration);
 }
 
@@ -292,8 +292,8 @@ impl Renewer {
     }
 }
 
-/// Tells that renewals failed, the first of which was this one. A check renews nothing, and its failure is not told: no
-/// recovery would follow.
+/// Tells of failed renewals; `first` was the first. A check renews nothing, and its failure is not told: no recovery
+/// would follow.
 fn tell_failure(host: &impl RenewalHost, locks: usize, first: RenewalTurn, error: Error) {
     if !first.is_look() {
         host.failed(locks, first.remaining(Instant::now()), error);
