@@ -72,16 +72,14 @@ impl Scripts {
     /// Whether a request runs a script that takes a hold away.
     pub fn is_forced(&self, request: &[Vec<u8>]) -> bool {
         let [word, body, ..] = request else { return false };
-        // The script of the fair lock says so in place of a hold count, behind four keys and an owner.
-        if request.get(8).is_some_and(|count| count == b"-1") {
-            return true;
-        }
         let body = || std::str::from_utf8(body).unwrap_or_default();
-        match word.as_slice() {
+        let is_forcing = match word.as_slice() {
             b"EVAL" => is_forcing(body()),
             b"EVALSHA" => self.forcing.contains(body()),
             _ => false,
-        }
+        };
+        // That of the fair lock, the only one with four keys, has such a hold count behind keys and owner.
+        is_forcing && (request[2] != b"4" || request[8] == b"-1")
     }
 
     /// A server answers `EVAL` and `EVALSHA`: `body` is source or hash.
@@ -129,9 +127,10 @@ impl Scripts {
     }
 }
 
-/// Whether a script takes holds away, or deletes a counter.
+/// Whether a script can take holds away, or delete a counter.
 fn is_forcing(body: &str) -> bool {
-    body.contains("/force_release.lua") || body.starts_with("-- once/delete.lua")
+    let starts = |name: &str| body.starts_with(name);
+    body.contains("/force_release.lua") || starts("-- fair/release.lua") || starts("-- once/delete.lua")
 }
 
 /// An error of `redis.call`.
