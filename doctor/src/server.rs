@@ -178,7 +178,7 @@ fn replicas(info: &Fields) -> Vec<Finding> {
         findings.push(Finding::new(
             Warning,
             FindingKind::Replicas,
-            "replicas copy from it, and min-replicas-to-write is 0",
+            format!("replicas copy from it: {}; min-replicas-to-write is 0", replicas.len()),
             "a fail-over loses the locks that were not copied yet, and a master that is cut off goes on granting locks",
             "set min-replicas-to-write 1 and min-replicas-max-lag 10; take locks with Durability; where a loss must do no harm, use fencing tokens",
         ));

@@ -141,7 +141,7 @@ fn replicas_are_found_where_nothing_waits_for_them() {
     let _replica = RedisServer::builder().config(format!("replicaof 127.0.0.1 {}", server.port())).start();
     let is_online = || server.info("slave0").is_some_and(|told| told.contains("state=online"));
     eventually(SOON, "the replica is online", is_online);
-    check_only(findings(&client), Severity::Warning, FindingKind::Replicas, "replicas copy");
+    check_only(findings(&client), Severity::Warning, FindingKind::Replicas, "replicas copy from it: 1");
     server.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     assert_eq!(findings(&client), []);
 }
