@@ -216,11 +216,15 @@ pub(crate) fn pipelined<T>(
     let commands: Vec<_> = calls.iter().map(|call| call.command(false, pub_sub)).collect();
     let mut replies = send(&commands)?;
     let unknown = |reply: &Value| matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT");
-    let again: Vec<_> = (0..calls.len()).filter(|&place| replies.get(place).is_some_and(unknown)).collect();
-    if !again.is_empty() {
-        // After the first one the server knows the script.
+    for forgets in [false, true] {
+        let again: Vec<_> = (0..calls.len()).filter(|&place| replies.get(place).is_some_and(unknown)).collect();
+        if again.is_empty() {
+            break;
+        }
+        // After the first one the server knows the script, unless it forgets its scripts once more.
+        let whole = |number| number == 0 || forgets;
         let commands: Vec<_> =
-            again.iter().enumerate().map(|(number, &place)| calls[place].command(number == 0, pub_sub)).collect();
+            again.iter().enumerate().map(|(number, &place)| calls[place].command(whole(number), pub_sub)).collect();
         for (place, reply) in again.iter().zip(send(&commands)?) {
             replies[*place] = reply;
         }
@@ -282,10 +286,12 @@ mod tests {
         let (name, (_, owner)) = (LockName::new("n").unwrap(), Owners::new().draw(ThreadNumber(1)));
         let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
         let (raise, counts) = (Raise { lease, endless: lease }, Counts { exclusive: 1, shared: 0 });
-        let calls: Vec<_> = (0..3).map(|_| PLAIN.reenter(&name, &owner, raise, counts)).collect();
+        let calls: Vec<_> = (0..5).map(|_| PLAIN.reenter(&name, &owner, raise, counts)).collect();
+        const NO: &str = "-NOSCRIPT no\r\n";
         let mut rounds = vec![
-            (vec!["EVALSHA", "EVALSHA", "EVALSHA"], vec!["-NOSCRIPT no\r\n", ":0\r\n", "-NOSCRIPT no\r\n"]),
-            (vec!["EVAL", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n"]),
+            (vec!["EVALSHA"; 5], vec![NO, ":0\r\n", NO, NO, NO]),
+            (vec!["EVAL", "EVALSHA", "EVALSHA", "EVALSHA"], vec![":1\r\n", "-ASK 5 127.0.0.1:1\r\n", NO, NO]),
+            (vec!["EVAL", "EVAL"], vec![":1\r\n", ":0\r\n"]),
         ]
         .into_iter();
         let answers = pipelined(&calls, PubSub::Plain, &mut |commands| {
@@ -301,7 +307,8 @@ mod tests {
             Ok(replies.iter().map(|reply| redis::parse_redis_value(reply.as_bytes()).unwrap()).collect())
         });
         let answers = answers.unwrap();
-        assert_eq!(answers[..2], [Ok(Ok(())), Ok(Err(crate::error::Loss::Gone))]);
+        let gone = Ok(Err(crate::error::Loss::Gone));
+        assert_eq!((&answers[..2], &answers[3..]), (&[Ok(Ok(())), gone.clone()][..], &[Ok(Ok(())), gone][..]));
         assert_eq!(answers[2].as_ref().unwrap_err().word(), "ASK");
     }
 
