@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Guard, RedLock};
 use lockson_harness::proxy::{Direction, Scope};
-use lockson_harness::{Proxy, RedisServer};
+use lockson_harness::{Proxy, RedisServer, eventually};
 
 use crate::actor::{Actor, Part, Recipe};
 use crate::hash_lock;
+use crate::process::BOUND;
 use crate::redis_view::View;
 use crate::stage::State::{Holds, Idle};
-use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, mended, ms, wait_for_info};
+use crate::stage::{Stage, Verdict, failed_as_expected, given, lockson_held, mended, ms};
 use crate::with_lockson::client;
 use crate::{Chapter, Outcome};
 
@@ -72,8 +73,10 @@ fn dying_master(stage: &mut Stage, role: &str, replica_lags: bool) -> Outcome<[b
     let master = RedisServer::builder().config("repl-diskless-sync-delay 0").start();
     let link = Proxy::start(master.address());
     let replica = RedisServer::builder().config(format!("replicaof 127.0.0.1 {}", link.port())).start();
-    wait_for_info(&replica, "replication", "master_link_status:up")?;
-    wait_for_info(&master, "replication", "state=online")?;
+    // After its first copy a replica may take up to a second before it follows.
+    let mut copied = redis::pipe();
+    copied.set("copied", "yes").ignore().cmd("WAIT").arg(1).arg(20_000);
+    given(copied.query::<[i64; 1]>(&mut master.connection())? == [1], "the replica follows")?;
     stage.watch(vec![View::new("master", master.url(), "lock"), View::new("replica", replica.url(), "lock")]);
     let mut a = stage.process_at(&master, "A", role, &["lease=10000".into(), "replicas=1".into()])?;
     stage.start_clock();
@@ -100,6 +103,13 @@ fn dying_master(stage: &mut Stage, role: &str, replica_lags: bool) -> Outcome<[b
 }
 
 fn red(stage: &mut Stage, servers: &[RedisServer]) -> Outcome<()> {
+    for server in servers {
+        let info = || redis::cmd("INFO").arg("server").query::<redis::InfoDict>(&mut server.connection());
+        // Redis counts whole seconds: 3 are more than 2.
+        eventually(BOUND, "the server has a vote", || {
+            info().is_ok_and(|info| info.get("uptime_in_seconds") >= Some(3))
+        });
+    }
     let views = servers.iter().zip(["server 1", "server 2", "server 3"]);
     stage.watch(views.map(|(server, label)| View::new(label, server.url(), "lock")).collect());
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();

@@ -93,11 +93,10 @@ fn both_want_both(stage: &mut Stage, orders: [&str; 2]) -> Outcome<usize> {
     if first {
         stage.step("A goes on, and has x and y", &[("A", Holds)]);
         given(a.unlock()? == "released", "A releases")?;
-        stage.step("A releases both", &[("A", Idle)]);
     }
     let second = b.tried()?.held;
     if second {
-        stage.step("B has x and y", &[("B", Holds)]);
+        stage.step("A releases both; B has x and y", &[("A", Idle), ("B", Holds)]);
     } else {
         stage.step("both have tried 100 times", &[]);
     }

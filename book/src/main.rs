@@ -106,7 +106,7 @@ fn play(chosen: &[usize], output: page::Output) -> Outcome<()> {
     if chosen.is_empty() {
         output.write_summary(&rows)?;
     }
-    println!("\n{} chapters in {:.1} s, {failed} wrong", rows.len(), began.elapsed().as_secs_f64());
+    println!("\nChapters: {}, wrong: {failed}, in {:.1} s", rows.len(), began.elapsed().as_secs_f64());
     if failed == 0 { Ok(()) } else { Err("a failure did not happen, or Lockson did not hold".into()) }
 }
 

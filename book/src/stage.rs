@@ -8,7 +8,7 @@ use lockson_harness::{Proxy, RedisServer, eventually, missing_server};
 
 use crate::picture::{Column, Picture};
 use crate::process::{BOUND, Names, Process};
-use crate::redis_view::{InRedis, View, connect};
+use crate::redis_view::{InRedis, View};
 use crate::{Chapter, Outcome};
 
 /// The belief or the state of a process.
@@ -228,15 +228,6 @@ pub(crate) fn lockson_held(so: bool, what: &str) -> Outcome<()> {
 /// Says why no server can be started.
 pub(crate) fn check_server() -> Outcome<()> {
     missing_server().map_or(Ok(()), |advice| Err(advice.into()))
-}
-
-/// Waits until a server answers a question with this text.
-pub(crate) fn wait_for_info(server: &RedisServer, section: &str, text: &str) -> Outcome<()> {
-    let mut redis = connect(&server.url())?;
-    eventually(BOUND, text, || {
-        redis::cmd("INFO").arg(section).query::<String>(&mut redis).is_ok_and(|info| info.contains(text))
-    });
-    Ok(())
 }
 
 /// The lines of a file between the two marks, as a program of one file would have them.

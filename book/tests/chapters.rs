@@ -40,7 +40,8 @@ fn play(number: usize) {
         let part = part.trim_start_matches("rust\n").trim_start_matches("text\n");
         assert!(
             shape(&output).contains(&shape(part)),
-            "book/README.md shows other lines; write them anew by `cargo run --package lockson-book -- --write`:\n{part}"
+            "book/README.md shows other lines than those below; `cargo run --package lockson-book -- --write` writes them \
+             anew:\n{output}"
         );
     }
 }
