@@ -339,8 +339,13 @@ impl Network for Servers {
         Ok((theirs, number))
     }
 
-    fn sent(&self, world: &Arc<World>, connection: u64) {
-        self.of(connection).arrive_in(world, delay(world), connection);
+    fn send(&self, world: &Arc<World>, number: u64, bytes: &[u8]) -> bool {
+        let server = self.of(number);
+        let mut state = server.0.lock();
+        let Some(connection) = state.connections.get_mut(&number) else { return false };
+        connection.input.extend(bytes);
+        server.arrive_in(world, delay(world), number);
+        true
     }
 }
 
@@ -388,18 +393,10 @@ impl Connection {
 
     /// Reads all requests that are there; returns whether the client has closed its end.
     fn read(&mut self) -> bool {
-        let mut bytes = [0; 2_048];
-        let is_over = loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => break true,
-                Ok(length) => self.input.extend(&bytes[..length]),
-                Err(error) => break error.kind() != io::ErrorKind::WouldBlock,
-            }
-        };
         while let Some(request) = take_request(&mut self.input) {
             self.requests.push_back(request);
         }
-        is_over
+        !matches!(self.stream.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

@@ -1,8 +1,8 @@
 //! A world in which a seed decides what happens: one thread runs at a time, and time passes only when all sleep.
 //!
 //! Threads are threads of the system, and a baton goes from one to the next. Sockets are pairs of the system, whose
-//! other ends belong to a [`Network`]; it does what comes later by [`World::at`]. [`system`] has what the library
-//! uses in place of the system.
+//! other ends belong to a [`Network`]; it takes what is sent, and does what comes later by [`World::at`]. [`system`]
+//! has what the library uses in place of the system.
 
 mod mutex;
 pub mod system;
@@ -26,8 +26,8 @@ pub trait Network: Send + Sync {
     /// Opens a connection. Returns the client's end and a number for it.
     fn connect(&self, world: &Arc<World>, port: u16) -> io::Result<(UnixStream, u64)>;
 
-    /// The client has written to its end of this connection.
-    fn sent(&self, world: &Arc<World>, connection: u64);
+    /// The client sends over this connection. Returns whether it is open.
+    fn send(&self, world: &Arc<World>, connection: u64, bytes: &[u8]) -> bool;
 }
 
 /// One world, from its seed to its end.
