@@ -65,6 +65,7 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
             let why = format!("its host name was not resolved within {}", in_words(limit));
             return Error::new(ErrorKind::Connection, text(&why));
         }
+        NoConnection::Failed(error) if is_over(&error, limit) => return no_time(label),
         NoConnection::Failed(error) => error,
     };
     let (is_socket, limit) = (matches!(endpoint, Endpoint::Unix(_)), in_words(limit));
@@ -85,6 +86,9 @@ pub(super) fn not_reached(label: &str, endpoint: &Endpoint, trouble: NoConnectio
 
 /// Builds the error for a connection that failed when `limit` was left for the reply.
 pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Duration) -> Error {
+    if moment != Moment::Request && is_over(&error, limit) {
+        return no_time(label);
+    }
     let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
     let limit = in_words(limit);
     if let Some(trouble) = Trouble::of(&error) {
@@ -176,6 +180,11 @@ pub(super) fn odd_reply() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an unexpected reply")
 }
 
+/// Whether the time was over before the server could do anything, so that its silence says nothing.
+fn is_over(error: &io::Error, limit: Duration) -> bool {
+    limit.is_zero() && matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
 fn is_end(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof, WriteZero};
     matches!(kind, UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected | WriteZero)
@@ -203,6 +212,18 @@ mod tests {
         check(499_100, "500ms");
         check(9_100, "10ms");
         check(99_400, "100ms");
+    }
+
+    #[test]
+    fn a_server_is_not_blamed_where_no_time_was_left() {
+        let late = || io::Error::from(io::ErrorKind::TimedOut);
+        let (endpoint, text) = (Endpoint::Tcp("h".into(), 1), no_time("h:1/0").to_string());
+        let reached = |limit| not_reached("h:1/0", &endpoint, NoConnection::Failed(late()), limit).to_string();
+        let greeted = |limit| failed("h:1/0", Moment::Greeting, late(), limit).to_string();
+        assert_eq!([reached(Duration::ZERO), greeted(Duration::ZERO)], [text.clone(), text.clone()]);
+        let limit = Duration::from_millis(1);
+        assert!(reached(limit) != text && greeted(limit) != text);
+        assert_ne!(failed("h:1/0", Moment::Request, late(), Duration::ZERO).to_string(), text);
     }
 
     #[test]
