@@ -270,6 +270,8 @@ fn without_places(text: &str) -> &str {
 /// Removes hashes and positions of scripts, quoted arguments and long explanations.
 fn shortened(text: &str) -> String {
     let text = buried(text).unwrap_or(text);
+    // "ACL failure in script: User x has no permissions to run the 'hset' command script: <hash>, ...".
+    let text = &text.replacen("ACL failure in script: ", "", 1);
     // "... script: <hash>, on @user_script:9." since 7.0; "unknown command 'X', with args beginning with: ...".
     // "BUSY ... script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE." would be bad advice.
     let ends = [" script: ", " Script: ", ", with args beginning with", " You can only call"];
@@ -343,6 +345,10 @@ mod tests {
         check(
             &format!("ERR Error running script (call to f_{hash}): @user_script:9: @user_script: 9: -OOM not allowed."),
             "OOM not allowed",
+        );
+        check(
+            &format!("NOPERM ACL failure in script: User x may not run 'hset' script: {hash}, on @user_script:21."),
+            "NOPERM User x may not run 'hset'",
         );
         check(
             &format!("ERR unknown command 'EVALSHA', with args beginning with: '{hash}' '1' 'orders' "),
