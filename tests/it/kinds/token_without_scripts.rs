@@ -194,19 +194,26 @@ fn a_missing_right_is_told_by_the_release_which_deletes_nothing() {
 
 #[test]
 fn a_server_without_the_command_is_told_at_the_release() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
-    let guard = without_lease(&client, "own", ReleaseBy::Server).with_lease(SOON).lock().unwrap();
+    let rig = Rig::start();
+    lacks(&rig, "DELEX");
+    lacks(&rig, "DELIFEQ");
+    let guard = without_lease(&rig.client(), "own", ReleaseBy::Server).with_lease(SOON).lock().unwrap();
     let owner = guard.owner().to_owned();
     let error = guard.unlock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("neither DELEX (Redis 8.4) nor DELIFEQ (Valkey 9)"), "{error}");
-    assert_eq!(value(&server, "own"), Some(owner));
+    assert_eq!(value(&rig.server, "own"), Some(owner));
+}
+
+fn lacks(rig: &Rig, command: &str) {
+    let unknown = format!("-ERR unknown command '{command}'\r\n").into_bytes();
+    rig.proxy.rule(When::command(command).always(), Then::AnswerInstead(unknown));
 }
 
 #[test]
 fn the_servers_own_command_opens_the_lock() {
     let rig = Rig::start();
+    lacks(&rig, "DELEX");
     rig.proxy.rule(When::command("DELIFEQ").always(), Then::AnswerInstead(b":1\r\n".to_vec()));
     let guard = without_lease(&rig.client(), "own", ReleaseBy::Server).with_lease(SOON).lock().unwrap();
     let owner = guard.owner().to_owned();
