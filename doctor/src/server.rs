@@ -72,7 +72,7 @@ fn version(info: &Fields) -> Option<Finding> {
 
 /// On a cluster all clients of a lock must use the same kind of pub/sub.
 fn pub_sub(info: &Fields, is_sharded: bool) -> Option<Finding> {
-    info.get("redis_mode").filter(|mode| *mode == "cluster")?;
+    info.get("cluster_enabled").filter(|is_enabled| *is_enabled == "1")?;
     // Redis 7.0 brought sharded pub/sub; a Valkey tells a version of Redis that has it.
     let major = info.get("redis_version")?.split('.').next()?.parse::<u32>().ok()?;
     match (is_sharded, major >= 7) {
@@ -277,15 +277,15 @@ mod tests {
 
     #[test]
     fn both_kinds_of_pub_sub_are_judged_by_the_version_on_a_cluster() {
-        let check = |mode: &str, version: &str, is_sharded: bool, severity: Option<Severity>| {
-            let info = fields(&format!("redis_mode:{mode}\nredis_version:{version}"));
-            assert_eq!(pub_sub(&info, is_sharded).map(|finding| finding.severity), severity, "{mode} {version}");
+        let check = |is_cluster: u8, version: &str, is_sharded: bool, severity: Option<Severity>| {
+            let info = fields(&format!("cluster_enabled:{is_cluster}\nredis_version:{version}"));
+            assert_eq!(pub_sub(&info, is_sharded).map(|finding| finding.severity), severity, "{is_cluster} {version}");
         };
-        check("cluster", "7.0.15", true, None);
-        check("cluster", "7.0.15", false, Some(Warning));
-        check("cluster", "6.2.14", false, None);
-        check("cluster", "6.2.14", true, Some(Danger));
-        check("standalone", "7.0.15", false, None);
+        check(1, "7.0.15", true, None);
+        check(1, "7.0.15", false, Some(Warning));
+        check(1, "6.2.14", false, None);
+        check(1, "6.2.14", true, Some(Danger));
+        check(0, "7.0.15", false, None);
     }
 
     #[test]
