@@ -17,7 +17,8 @@
 #   make compare   Lockson beside Redisson, rueidislock, redsync and other crates, in turns: writes docs/performance.md
 #                  and its pictures; ten minutes on an idle machine, three with COMPARE=--quick
 #   make count     instructions, allocations and system calls of an operation, within their budgets
-#   make servers   what differs between versions of Redis and Valkey; WRITE=1 writes it into docs/operations.md
+#   make servers   what differs between versions of Redis and Valkey, and the tests beside each since Redis 7.0; WRITE=1
+#                  writes the differences into docs/operations.md
 #   make browser   the page of `lockson serve` in a real browser; WRITE=1 writes its picture
 #   make interop   together with Java's Redisson, and with other libraries' token locks
 #   make habits    the oldest Rust and dependencies, licences of the crates, alarms, the API against the last release
@@ -155,6 +156,9 @@ servers:
 	@sh .ci/need cc
 	@sh .ci/servers
 	LOCKSON_ALL_SERVERS=1 $(if $(WRITE),LOCKSON_WRITE_TABLE=1) $(CARGO) test $(LIBRARY) --all-features --test it servers:: -- --skip kinds::
+	@for server in $$(readlink -f "$${CARGO_TARGET_DIR:-target}"/servers/*/server | grep -v redis-6); do \
+		printf '\n== %s\n' "$$server"; LOCKSON_REDIS_SERVER=$$server RUST_TEST_THREADS=$(TEST_THREADS) \
+		$(CARGO) test $(LIBRARY) --all-features --test it --test doctor -- $(NOT_SLOW) || exit 1; done
 
 habits:
 	@sh .ci/habits
