@@ -13,8 +13,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 fn main() -> Outcome<()> {
     let servers = start_servers()?;
     let clients = servers.iter().map(client).collect::<lockson::Result<Vec<_>>>()?;
-    // These servers are new. A server that restarted without its data would otherwise have no vote for 30 seconds.
-    let lock = RedLock::new(clients.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
+    let lock = red(&clients);
 
     let guard = lock.lock()?;
     println!("held on {} of {} servers", live(&guard), servers.len());
@@ -27,7 +26,7 @@ fn main() -> Outcome<()> {
 
     // Another process has its own clients, and finds the lock busy on the servers that are left.
     let rivals = servers.iter().map(client).collect::<lockson::Result<Vec<_>>>()?;
-    let rival = RedLock::new(rivals.iter().map(|client| client.get_lock(NAME))).with_rejoin_after(Duration::ZERO);
+    let rival = red(&rivals);
     expect(rival.try_lock()?.is_none())?;
     guard.unlock()?;
     println!("released; the rival was refused before");
@@ -57,6 +56,14 @@ fn start_servers() -> Outcome<Vec<RedisServer>> {
 /// One client for each server: the servers know nothing of each other.
 fn client(server: &RedisServer) -> lockson::Result<Client> {
     Client::builder(&server.url()).connect_lazily()
+}
+
+fn red(clients: &[Client]) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.get_lock(NAME)))
+        // These servers are new. One that restarted without its data would otherwise have no vote for 30 seconds.
+        .with_rejoin_after(Duration::ZERO)
+        // A busy machine may take more than 50 ms for an answer.
+        .with_node_timeout(Duration::from_millis(500))
 }
 
 /// The number of servers on which the lock is held.
