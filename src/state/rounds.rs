@@ -158,10 +158,9 @@ impl Rounds {
         // the better blocker, unless the caller is starving between the two.
         let is_in_order = self.parts[next..].iter().all(|part| !part.is_granted);
         let is_between_two = self.is_starving() && self.parts[next].waited > LONGEST_PATIENCE;
-        let known = &mut self.parts[next].waited;
+        let known = self.parts[next].waited;
         let most =
-            if is_in_order && (is_between_two || *known <= self.waited * 2) { share.max(*known * 2) } else { share };
-        *known = most.max(*known);
+            if is_in_order && (is_between_two || known <= self.waited * 2) { share.max(known * 2) } else { share };
         self.phase = RoundsPhase::Waited(next);
         Step::WaitHolding(next, most)
     }

@@ -198,6 +198,43 @@ fn of_a_slow_part_and_a_slower_one_the_first_is_held() {
     caller.is_told(Step::WaitHolding(1, ms(20_000)));
 }
 
+/// Nobody has waited for the second part for longer, so it is not waited for longer with the first one in hand.
+#[test]
+fn a_part_that_came_at_once_is_not_waited_for_longer() {
+    let mut caller = Caller::new(3);
+    caller.is_told(Step::AskRest);
+    caller.busy(&[0, 1]);
+    caller.granted(&[2]);
+    caller.gives_back();
+    caller.waits(0, ms(1_000), 1);
+    caller.granted(&[2]);
+    caller.is_told(Step::WaitHolding(1, ms(250)));
+    caller.busy(&[1]);
+    caller.gives_back();
+    caller.waits(1, ms(400), 0);
+    caller.granted(&[2]);
+    caller.is_told(Step::WaitHolding(0, ms(100)));
+    caller.busy(&[0]);
+    caller.gives_back();
+    for _ in 0..100 {
+        caller.waits(0, ms(1_000), 1);
+        caller.busy(&[2]);
+        let Step::WaitHolding(1, most) = caller.0.next(|| 0) else { panic!("the second part is waited for") };
+        assert!(most <= ms(800), "twice the last wait: {most:?}");
+        caller.granted(&[1]);
+        caller.is_told(Step::AskRest);
+        caller.busy(&[2]);
+        let Step::WaitHolding(2, _) = caller.0.next(|| 0) else { panic!("the third part is waited for") };
+        caller.busy(&[2]);
+        caller.gives_back();
+        caller.waits(2, ms(200), 0);
+        caller.granted(&[1]);
+        caller.is_told(Step::WaitHolding(0, ms(100)));
+        caller.busy(&[0]);
+        caller.gives_back();
+    }
+}
+
 #[test]
 fn a_much_slower_part_is_not_waited_for_with_a_fast_one_in_hand() {
     let mut caller = Caller::new(2);
