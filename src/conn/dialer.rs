@@ -214,7 +214,9 @@ impl Dial<'_> {
         let mut unsent = sent.and_then(|()| connection.send(&packed, deadline)).err();
         let steps =
             login.map(|_| IntroductionStep::Login).into_iter().chain(commands.into_iter().map(|(step, _)| step));
-        let (mut moment, mut refused_login) = (Moment::Greeting, None);
+        // Behind a handshake the port is one for TLS.
+        let mut moment = if self.dialer.tls.is_some() { Moment::Request } else { Moment::Greeting };
+        let mut refused_login = None;
         for step in steps {
             let reply = connection.receive(deadline);
             let mut cause = |error| lost(moment, unsent.take().unwrap_or(error));

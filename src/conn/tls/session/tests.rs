@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use rustls::{ServerConfig, ServerConnection};
 
 use super::*;
 use crate::conn::address::Address;
-use crate::conn::tls::connector::Source;
+use crate::conn::dialer::Dialer;
+use crate::conn::tls::connector::{Source, connector};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -75,17 +77,21 @@ impl Server {
     }
 }
 
-/// A session after its handshake. The server has not sent its tickets, unless the handshake made it do so.
-fn session() -> (TlsSession, TimedStream, Server) {
-    let authority = Authority::new();
+/// The settings of a server that this authority has certified.
+fn certified(authority: &Authority) -> Arc<ServerConfig> {
     let certificate = authority.server();
     let chain = CertificateDer::pem_slice_iter(&fs::read(&certificate.file).unwrap()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(&fs::read(&certificate.key).unwrap()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap();
-    let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
+    Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap())
+}
 
+/// A session after its handshake. The server has not sent its tickets, unless the handshake made it do so.
+fn session() -> (TlsSession, TimedStream, Server) {
+    let authority = Authority::new();
+    let config = certified(&authority);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     for stream in [&ours, &theirs] {
         sockopt::set_socket_send_buffer_size(stream, 8 * 1024).unwrap();
@@ -187,4 +193,25 @@ fn changed_bytes_end_the_session_in_plain_words() {
     let error: io::Error = session.read(&mut stream, &mut [0], Some(soon())).unwrap_err();
     let trouble = Trouble::of(&error).expect("it is a failure of TLS");
     assert!(trouble.what.contains("something between client and server may change bytes"), "{}", trouble.what);
+}
+
+/// As a tunnel does whose server is down.
+#[test]
+fn an_end_behind_the_handshake_is_not_laid_to_the_port() {
+    let authority = Authority::new();
+    let config = certified(&authority);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&format!("rediss://{}", listener.local_addr().unwrap())).unwrap();
+    let tunnel = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut connection = ServerConnection::new(config).unwrap();
+        while connection.is_handshaking() {
+            connection.complete_io(&mut stream).unwrap();
+        }
+    });
+    let tls = connector(Some(Tls::new().with_ca_file(authority.file())), &address, soon()).unwrap();
+    let Err(fault) = Dialer::new(address, tls, "test".into()).dial(soon(), drop) else { panic!("it does not answer") };
+    let text = fault.into_error().to_string();
+    assert!(text.ends_with("closed the connection before it answered"), "{text}");
+    tunnel.join().unwrap();
 }
