@@ -192,9 +192,7 @@ fn by_word(word: &str) -> Option<&'static str> {
         "OOM" => "free memory or raise maxmemory; held locks can still be renewed and released",
         "MISCONF" => "free its disk; until then held locks expire",
         "NOREPLICAS" => "bring its replicas back, or lower min-replicas-to-write; until then held locks expire",
-        "NOPERM" => {
-            "give the user the line of this kind of lock in docs/operations.md#rights; ACL LOG names what was refused"
-        }
+        "NOPERM" => "give the user the rights in docs/operations.md#rights; ACL LOG names what was refused",
         "BUSY" => "end that script with SCRIPT KILL, never with SHUTDOWN NOSAVE, which drops locks",
         "NOAUTH" => "put the password into the URL, as in redis://user:password@host",
         "WRONGPASS" => "correct user and password in the URL; ACL LIST shows which users there are",

@@ -118,7 +118,7 @@ fn rights() -> Vec<Row> {
         &["'evalsha' command", "docs/operations.md#rights", "ACL LOG"],
     );
     without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md#rights"]);
-    without("no right to the key", &["resetkeys"], &["~*"], &["key", "line of this kind of lock", "#rights"]);
+    without("no right to the key", &["resetkeys"], &["~*"], &["key", "give the user the rights", "#rights"]);
     let held = client.get_lock("job").lock().unwrap();
     set(&["resetchannels"]);
     let wait = || client.get_lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
