@@ -49,10 +49,24 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
 /// Reads the reply to `TIME`.
 pub(crate) fn server_time(reply: &Value) -> Option<Duration> {
     let [seconds, micros] = list(reply)? else { return None };
-    Some(Duration::from_secs(number(seconds)?) + Duration::from_micros(number(micros)?))
+    Duration::from_secs(number(seconds)?).checked_add(Duration::from_micros(number(micros)?))
 }
 
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.
 pub(crate) fn known<T>(part: Option<T>) -> Result<T, Stop> {
     part.ok_or(Stop::NoReply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_beyond_all_clocks_is_no_time() {
+        let time = |seconds: &[u8]| {
+            server_time(&Value::Array(vec![Value::BulkString(seconds.into()), Value::Int(999_999_999)]))
+        };
+        assert_eq!(time(b"1"), Some(Duration::from_millis(1_000_999) + Duration::from_micros(999)));
+        assert_eq!(time(b"18446744073709551615"), None);
+    }
 }
