@@ -71,7 +71,8 @@ fn an_observer_that_closes_the_client_loses_no_permit() {
     let (name, slot) = (fresh("permits"), Arc::new(OnceLock::<Client>::new()));
     let closes = Arc::clone(&slot);
     let observer = Events::acting(move |_, _| closes.get().into_iter().for_each(Client::close));
-    let ours = Client::builder(&RedisServer::shared().url()).observer(observer).connect().unwrap();
+    let url = RedisServer::shared().url();
+    let ours = Client::builder(&url).observer(observer).drop_timeout(SOON).connect().unwrap();
     slot.set(ours.clone()).unwrap();
     let theirs = client().get_semaphore(&name);
     assert!(theirs.set_permits_once(3).unwrap());
