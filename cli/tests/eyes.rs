@@ -7,7 +7,7 @@ use std::any::Any;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use lockson::{Client, Lock};
@@ -274,22 +274,41 @@ fn top_looks_again_and_again() {
 #[cfg(target_os = "linux")]
 fn what_lasts_tells_how_far_it_is_on_a_terminal() {
     let server = RedisServer::start();
-    let guard = Client::connect(&server.url()).unwrap().get_lock("long").lock().unwrap();
+    let client = Client::connect(&server.url()).unwrap();
     let on_a_terminal = |arguments: &str| {
         let line = format!("'{}' --url {} {arguments}", env!("CARGO_BIN_EXE_lockson"), server.url());
-        let output = std::process::Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
     };
-    let said = on_a_terminal("wait long --timeout 1300ms");
-    assert!(said.contains(&format!("long is held by {}, for 1 s", guard.owner())), "{said}");
-    let said = on_a_terminal("wait closed --latch --timeout 1300ms");
-    assert!(!said.contains("closed"), "a latch without a count is open: {said}");
-    Client::connect(&server.url()).unwrap().get_count_down_latch("closed").set_count_once(1).unwrap();
-    let said = on_a_terminal("wait closed --latch --timeout 1300ms");
-    assert!(said.contains("closed is not open, for 1 s"), "{said}");
-    let said = on_a_terminal("bench --time 1200ms");
-    assert!(said.contains(" pairs in 1 s of 1.2s") && said.contains("P99.9"), "{said}");
+    let guard = client.get_lock("long").lock().unwrap();
+    let held = format!("long is held by {}, for ", guard.owner());
+    tells_seconds(on_a_terminal("wait long --timeout 60s"), &held, || guard.unlock().unwrap());
+    let open = on_a_terminal("wait closed --latch --timeout 60s").wait_with_output().unwrap();
+    assert!(open.status.success() && open.stdout.is_empty(), "a latch without a count is open: {open:?}");
+    let latch = client.get_count_down_latch("closed");
+    latch.set_count_once(1).unwrap();
+    let count_down = || latch.count_down().unwrap();
+    tells_seconds(on_a_terminal("wait closed --latch --timeout 60s"), "closed is not open, for ", count_down);
+    let said = on_a_terminal("bench --time 1200ms").wait_with_output().unwrap().stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains(" s of 1.2s") && said.contains(" pairs in ") && said.contains("P99.9"), "{said}");
+    let _guard = client.get_lock("long").lock().unwrap();
     assert!(!lockson(&server.url(), &["wait", "long", "--timeout", "1300ms"]).stderr.contains(&b'\r'), "no terminal");
+}
+
+/// A program that waits tells for how many seconds, and ends well when what it waits for comes.
+fn tells_seconds(mut program: Child, before: &str, come: impl FnOnce()) {
+    let (mut said, mut seconds) = (vec![], None);
+    let mut output = program.stdout.take().unwrap().bytes();
+    while let (None, Some(byte)) = (seconds, output.next()) {
+        said.push(byte.unwrap());
+        let said = String::from_utf8_lossy(&said);
+        let number = said.split_once(before).and_then(|(_, rest)| rest.split_once(" s"));
+        seconds = number.and_then(|(number, _)| number.parse::<u64>().ok());
+    }
+    assert!(seconds >= Some(1), "{}", String::from_utf8_lossy(&said));
+    come();
+    assert!(program.wait().unwrap().success());
 }
 
 #[test]
@@ -334,7 +353,7 @@ fn a_reader_that_has_gone_is_no_failure() {
     for arguments in [&["completions", "bash"][..], &["man"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockson"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockson"));
         let output = command.args(arguments).stdout(writer).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
