@@ -47,14 +47,18 @@ fn machines_sell_each_ticket_once_and_end_well() {
     let redis = TestRedis::start();
     let shop = shop(&redis, "machines");
     let [first, second] = [0; 2].map(|_| start(&redis, &shop));
-    let sell =
-        |at: &str| ureq::post(format!("http://{at}/sell/hamlet")).send_empty().map(|sold| sold.status().as_u16());
+    let ask = |at: &str| match ureq::post(format!("http://{at}/sell/hamlet")).send_empty() {
+        Err(ureq::Error::StatusCode(status)) => status,
+        sold => sold.unwrap().status().as_u16(),
+    };
+    // Who is told to try again, as ten buyers at a time may be on a slow disk, does so.
+    let sell = |at: &str| (0..30).map(|_| ask(at)).find(|status| *status != 503);
     thread::scope(|scope| {
-        let buyers = [&first.1, &second.1].repeat(5).into_iter().map(|at| scope.spawn(|| sell(at).unwrap()));
-        assert!(buyers.collect::<Vec<_>>().into_iter().all(|buyer| buyer.join().unwrap() == 200));
+        let buyers = [&first.1, &second.1].repeat(5).into_iter().map(|at| scope.spawn(|| sell(at)));
+        assert!(buyers.collect::<Vec<_>>().into_iter().all(|buyer| buyer.join().unwrap() == Some(200)));
     });
     assert_eq!(shop.left("hamlet").unwrap(), 0);
-    assert!(matches!(sell(&first.1), Err(ureq::Error::StatusCode(410))));
+    assert_eq!(sell(&first.1), Some(410));
     let metrics = ureq::get(format!("http://{}/metrics", first.1)).call().unwrap().body_mut().read_to_string().unwrap();
     assert!(metrics.contains(r#"lockson_acquisitions_total{kind="fenced",outcome="acquired"} 6"#), "{metrics}");
     for (machine, _) in [first, second] {
