@@ -77,9 +77,9 @@ fn with_lockson(stage: &mut Stage, tried_in_vain: u128) -> Outcome<Verdict> {
     b.tell("lock 10000");
     stage.step("no connection of A gets through any more", &[]);
     eventually(BOUND, "A learns of the loss", || a.ask("look").is_ok_and(|held| held == "false"));
-    stage.step("A is told by its own clock that its time is over", &[("A", Idle)]);
     lockson_held(b.tried()?.held, "the lock of an unreachable holder stayed")?;
-    stage.step("B takes the lock", &[("B", Holds)]);
+    // A is told some 50 ms before Redis lets B in: too short a time to look at Redis between, for a busy machine.
+    stage.step("A is told by its own clock; then B takes the lock", &[("A", Idle), ("B", Holds)]);
     lockson_held(a.ask("look")? == "false", "two holders")?;
     stage.seen("a broken connection costs nothing; a holder that cannot renew stops believing before Redis lets B in");
     Ok(Verdict {
