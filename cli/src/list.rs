@@ -40,6 +40,7 @@ pub(crate) fn top(
     let (client, beginning) = connect::of_whole_names(connection, beginning)?;
     let mut seen = Seen::new(Instant::now(), Duration::MAX);
     loop {
+        let asked = Instant::now();
         let (found, is_cut) = match look(&client, &beginning, listing) {
             Ok(looked) => looked,
             Err(failure) => {
@@ -49,7 +50,7 @@ pub(crate) fn top(
             }
         };
         let now = Instant::now();
-        seen.add(now, found.iter().map(Look::of), is_cut);
+        seen.add((asked, now), found.iter().map(Look::of), is_cut);
         let figures = |lock: &Inspection| (seen.held_for(lock.name()), seen.hand_overs(lock.name(), now));
         if listing.output.json {
             for inspection in &found {

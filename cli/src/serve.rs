@@ -138,10 +138,11 @@ impl Page<'_> {
         let listing = Listing { limit: self.options.limit, output: crate::args::Output { json: true } };
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         if looks.last.as_ref().is_none_or(|(at, _)| at.elapsed() > Duration::from_millis(500)) {
+            let asked = Instant::now();
             match list::look(&self.client, &self.beginning, listing) {
                 Ok((found, is_cut)) => {
                     let now = Instant::now();
-                    looks.seen.add(now, found.iter().map(Look::of), is_cut);
+                    looks.seen.add((asked, now), found.iter().map(Look::of), is_cut);
                     let told = told(&found, &looks.seen, is_cut.then_some(listing.limit));
                     looks.last = Some((now, told));
                 }
