@@ -62,7 +62,7 @@ impl Answers {
                 client.get_lock("busy").try_lock_for(PATIENCE).map(|got| assert!(got.is_none()))
             }),
             ask("re-enter", PATIENCE, &mut || twice.try_lock().map(drop)),
-            ask("extend", PATIENCE, &mut || last.as_ref().expect("a guard is left").extend(Duration::from_secs(60))),
+            ask("extend", PATIENCE, &mut || last.as_ref().expect("a guard is left").extend(LONGER)),
             ask("release of one", PATIENCE, &mut || inner.take().expect("once").unlock()),
             ask("release", PATIENCE, &mut || last.take().expect("once").unlock()),
             ask("force_unlock", PATIENCE, &mut || client.get_lock("forced").force_unlock().map(drop)),
@@ -71,7 +71,7 @@ impl Answers {
         ]);
         (trouble.heal)();
         if trouble.holds_stay {
-            eventually(SOON, "the server works again", || outer.extend(Duration::from_secs(30)).is_ok());
+            eventually(SOON, "the server works again", || outer.extend(LONGER).is_ok());
             assert!(outer.is_held());
             eventually(SOON, "the release was made up for", || {
                 bystander.get_lock("last").is_locked().is_ok_and(|held| !held)
@@ -123,3 +123,5 @@ const INTRODUCTION: [&str; 4] = ["AUTH", "CLIENT", "HELLO", "SELECT"];
 
 /// The command timeout of the client under test: a server that gets little processor time still answers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Longer than the time to live of every hold here, so that an extension has to be written.
+const LONGER: Duration = Duration::from_secs(600);

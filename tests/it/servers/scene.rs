@@ -113,7 +113,9 @@ impl Scene {
             Login::Password => ":first@",
         };
         let url = format!("redis://{login}127.0.0.1:{}", self.rig.proxy.port());
-        Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE * 2).drop_timeout(PATIENCE / 2)
+        let builder = Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE * 2);
+        // An old server reads its data for 14 seconds, on a busy machine for more than the usual 30.
+        builder.drop_timeout(PATIENCE / 2).watchdog(SOON * 18, SOON)
     }
 
     /// Runs a command on the administrator's connection, opened at the start.

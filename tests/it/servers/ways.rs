@@ -74,6 +74,7 @@ pub(crate) const LOADING: Way = Way {
         let [count, size, delay] =
             if scene.version.is_old() { ["90", "2000000", "150000"] } else { ["100000", "100", "300"] };
         let mut connection = scene.rig.server.connection();
+        connection.set_read_timeout(Some(SOON * 6)).unwrap(); // to write 180 MB takes long where others write, too
         let () = redis::cmd("SELECT").arg(1).query(&mut connection).unwrap();
         let () = redis::cmd("DEBUG").arg(&["POPULATE", count, "key", size]).query(&mut connection).unwrap();
         scene.run(&["CONFIG", "SET", "key-load-delay", delay]);
