@@ -111,5 +111,5 @@ impl Peer {
 
 /// The bound of a start; a JVM starts slowly on a busy machine.
 const START: Duration = Duration::from_secs(30);
-/// The bound of an operation that does not wait for a lock.
-const SOON: Duration = Duration::from_secs(10);
+/// The bound of an operation that does not wait for a lock; a JVM's first client takes long on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
