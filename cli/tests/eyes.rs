@@ -4,7 +4,7 @@
 mod table;
 
 use std::any::Any;
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -299,7 +299,7 @@ fn what_lasts_tells_how_far_it_is_on_a_terminal() {
 /// A program that waits tells for how many seconds, and ends well when what it waits for comes.
 fn tells_seconds(mut program: Child, before: &str, come: impl FnOnce()) {
     let (mut said, mut seconds) = (vec![], None);
-    let mut output = program.stdout.take().unwrap().bytes();
+    let mut output = BufReader::new(program.stdout.take().unwrap()).bytes();
     while let (None, Some(byte)) = (seconds, output.next()) {
         said.push(byte.unwrap());
         let said = String::from_utf8_lossy(&said);
