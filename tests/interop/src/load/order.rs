@@ -25,13 +25,19 @@ fn stand_in_line(server: &RedisServer, cast: &Cast, kind: &'static Kind) -> Queu
     let name = format!("line-{}", kind.word);
     let witness = QueueWitness::of(server, &name);
     let mut peers = Seat::BOTH.map(|seat| open(Site::One(server), cast, seat, ""));
-    let command = format!("cycle kind={} names={name} duration_ms={} hold_us=100", kind.word, DURATION.as_millis());
-    let started = peers
-        .each_mut()
-        .map(|peer| (0..THREADS).map(|thread| peer.send(&format!("{command} thread={thread}"))).collect::<Vec<_>>());
-    for (peer, tickets) in peers.iter_mut().zip(started) {
-        for ticket in tickets {
-            peer.answer(ticket, DURATION + GRACE).expect_ok();
+    let command = format!("cycle kind={} names={name} duration_ms={} hold_us=100", kind.word, STRETCH.as_millis());
+    // A busy machine takes more stretches for as many grants.
+    for _ in 0..MOST_STRETCHES {
+        let started = peers.each_mut().map(|peer| {
+            (0..THREADS).map(|thread| peer.send(&format!("{command} thread={thread}"))).collect::<Vec<_>>()
+        });
+        for (peer, tickets) in peers.iter_mut().zip(started) {
+            for ticket in tickets {
+                peer.answer(ticket, STRETCH + GRACE).expect_ok();
+            }
+        }
+        if witness.grants() >= LEAST_GRANTS {
+            break;
         }
     }
     witness.end()
@@ -52,5 +58,6 @@ fn judge(kind: &Kind, story: &QueueStory) -> Verdict {
 
 const THREADS: u32 = 4;
 const LEAST_GRANTS: u64 = 2_000;
-const DURATION: Duration = Duration::from_secs(8);
+const STRETCH: Duration = Duration::from_secs(8);
+const MOST_STRETCHES: u32 = 5;
 const GRACE: Duration = Duration::from_secs(40);
