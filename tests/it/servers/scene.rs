@@ -115,7 +115,7 @@ impl Scene {
         let url = format!("redis://{login}127.0.0.1:{}", self.rig.proxy.port());
         let builder = Client::builder(&url).command_timeout(PATIENCE).outage_limit(PATIENCE * 2);
         // An old server reads its data for 14 seconds, on a busy machine for more than the usual 30.
-        builder.drop_timeout(PATIENCE / 2).watchdog(SOON * 18, SOON)
+        builder.drop_timeout(PATIENCE / 2).watchdog(SOON * 18, SOON * 6)
     }
 
     /// Runs a command on the administrator's connection, opened at the start.
