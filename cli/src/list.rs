@@ -50,7 +50,7 @@ pub(crate) fn top(
             }
         };
         let now = Instant::now();
-        seen.add((asked, now), found.iter().map(Look::of), is_cut);
+        seen.add(asked, now, found.iter().map(Look::of), is_cut);
         let figures = |lock: &Inspection| (seen.held_for(lock.name()), seen.hand_overs(lock.name(), now));
         if listing.output.json {
             for inspection in &found {

@@ -74,7 +74,7 @@ impl Seen {
 
     /// Adds a look that was asked for and answered at these times. A lock that a look at all locks did not find is free;
     /// a lock that a cut list lacks keeps its last state.
-    pub(crate) fn add(&mut self, (asked, now): (Instant, Instant), found: impl Iterator<Item = Look>, is_cut: bool) {
+    pub(crate) fn add(&mut self, asked: Instant, now: Instant, found: impl Iterator<Item = Look>, is_cut: bool) {
         let mut found: BTreeMap<_, _> = found.map(|look| (look.name.clone(), look)).collect();
         self.locks.retain(|name, history| {
             let look = found.remove(name);
@@ -82,11 +82,11 @@ impl Seen {
                 history.end = None;
                 return history.holds.back().is_some_and(|last| last.to + KEPT >= now);
             }
-            history.add((asked, now), look, self.longest_gap);
+            history.add(asked, now, look, self.longest_gap);
             !history.is_over()
         });
         for (name, look) in found {
-            self.locks.entry(name).or_default().add((asked, now), Some(look), self.longest_gap);
+            self.locks.entry(name).or_default().add(asked, now, Some(look), self.longest_gap);
         }
     }
 
@@ -118,7 +118,7 @@ impl Seen {
 }
 
 impl History {
-    fn add(&mut self, (asked, now): (Instant, Instant), look: Option<Look>, longest_gap: Duration) {
+    fn add(&mut self, asked: Instant, now: Instant, look: Option<Look>, longest_gap: Duration) {
         let free = Look { name: String::new(), owners: String::new(), at: None, waiting: 0, remaining: None };
         let look = look.unwrap_or(free);
         if let (Some(last), Some(end)) = (self.holds.back(), self.end)
@@ -177,7 +177,7 @@ mod tests {
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut seen = Seen::new(began, Duration::from_secs(5));
         for (seconds, look) in looks {
-            seen.add((at(*seconds), at(*seconds)), look.iter().cloned(), false);
+            seen.add(at(*seconds), at(*seconds), look.iter().cloned(), false);
         }
         (seen, at(looks.last().unwrap().0))
     }
@@ -207,8 +207,8 @@ mod tests {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut seen = Seen::new(began, Duration::from_secs(5));
-        seen.add((at(0), at(2)), [look("x", 0, 3)].into_iter(), false);
-        seen.add((at(3), at(4)), [].into_iter(), false);
+        seen.add(at(0), at(2), [look("x", 0, 3)].into_iter(), false);
+        seen.add(at(3), at(4), [].into_iter(), false);
         assert_eq!(seen.json("a", at(4))["ran_out"], json!([{ "owner": "x", "ms": 1_000 }]));
     }
 
@@ -226,10 +226,10 @@ mod tests {
     fn a_list_that_was_cut_frees_no_lock() {
         let (mut seen, now) = seen(&[(0, Some(look("x", 0, 90))), (2, Some(look("x", 0, 90)))]);
         let second = Duration::from_secs(1);
-        seen.add((now, now + second), [].into_iter(), true);
-        seen.add((now + second, now + 2 * second), [look("x", 0, 90)].into_iter(), false);
+        seen.add(now, now + second, [].into_iter(), true);
+        seen.add(now + second, now + 2 * second, [look("x", 0, 90)].into_iter(), false);
         assert_eq!(seen.held_for("a"), Some(4 * second));
-        seen.add((now + 2 * KEPT, now + 2 * KEPT), [].into_iter(), true);
+        seen.add(now + 2 * KEPT, now + 2 * KEPT, [].into_iter(), true);
         assert!(seen.locks.is_empty());
     }
 

@@ -142,7 +142,7 @@ impl Page<'_> {
             match list::look(&self.client, &self.beginning, listing) {
                 Ok((found, is_cut)) => {
                     let now = Instant::now();
-                    looks.seen.add((asked, now), found.iter().map(Look::of), is_cut);
+                    looks.seen.add(asked, now, found.iter().map(Look::of), is_cut);
                     let told = told(&found, &looks.seen, is_cut.then_some(listing.limit));
                     looks.last = Some((now, told));
                 }
