@@ -235,8 +235,8 @@ struct Socket {
 
 static SOCKETS: SystemMutex<BTreeMap<i32, Socket>> = SystemMutex::new(BTreeMap::new());
 
-fn edit(socket: &impl AsFd, edit: impl FnOnce(&mut Socket)) {
-    edit(SOCKETS.lock().entry(socket.as_fd().as_raw_fd()).or_default());
+fn edit<T>(socket: &impl AsFd, edit: impl FnOnce(&mut Socket) -> T) -> T {
+    edit(SOCKETS.lock().entry(socket.as_fd().as_raw_fd()).or_default())
 }
 
 fn known(socket: &impl AsFd) -> Socket {
@@ -333,8 +333,7 @@ fn wait_for_sockets(world: &std::sync::Arc<World>, me: usize, sockets: &[&impl A
 #[allow(clippy::missing_errors_doc, reason = "as that of rustix")]
 pub fn shutdown(socket: impl AsFd, how: rustix::net::Shutdown) -> rustix::io::Result<()> {
     let outcome = rustix::net::shutdown(&socket, how);
-    let mut connection = None;
-    edit(&socket, |socket| connection = socket.connection.take());
+    let connection = edit(&socket, |socket| socket.connection.take());
     if let Some((world, _)) = World::of_thread()
         && let Some(connection) = connection
     {
