@@ -75,7 +75,7 @@ fn dying_master(stage: &mut Stage, role: &str, replica_lags: bool) -> Outcome<[b
     let replica = RedisServer::builder().config(format!("replicaof 127.0.0.1 {}", link.port())).start();
     // After its first copy a replica may take up to a second before it follows.
     let mut copied = redis::pipe();
-    copied.set("copied", "yes").ignore().cmd("WAIT").arg(1).arg(20_000);
+    copied.set("copied", "yes").ignore().cmd("WAIT").arg(1).arg(BOUND.as_millis());
     given(copied.query::<[i64; 1]>(&mut master.connection())? == [1], "the replica follows")?;
     stage.watch(vec![View::new("master", master.url(), "lock"), View::new("replica", replica.url(), "lock")]);
     let mut a = stage.process_at(&master, "A", role, &["lease=10000".into(), "replicas=1".into()])?;
