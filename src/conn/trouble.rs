@@ -49,7 +49,7 @@ impl StdError for Trouble {}
 pub(super) enum Moment {
     /// The TLS handshake is not complete.
     Handshake,
-    /// The server sent no reply over this connection.
+    /// The server sent no reply over this connection, whose port may expect TLS.
     Greeting,
     Request,
 }

@@ -41,7 +41,7 @@ fn each_example_that_ends_by_itself_ends_well() {
         let outcome = command.output().unwrap();
         assert!(outcome.status.success(), "{name}: {}", String::from_utf8_lossy(&outcome.stderr));
     };
-    // A server of a red lock has 50 ms to answer, which all examples at once would use up on a busy machine.
+    // All at once, each with its servers, would take the time that the server of a red lock has to answer.
     for few in names.chunks(4) {
         thread::scope(|scope| {
             for name in few {
