@@ -23,6 +23,10 @@ impl<'s> Site<'s> {
         }
     }
 
+    pub(crate) fn is_cluster(self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     pub(crate) fn servers(self) -> &'s [RedisServer] {
         match self {
             Self::One(server) => std::slice::from_ref(server),

@@ -129,7 +129,7 @@ impl<'s> Stage<'s> {
         if !waiter.object.kind.polls {
             let question = self.site.channels();
             let listens = until_subscribed(&mut self.redis.borrow_mut(), &question, &waiter.object.name, SUBSCRIBING);
-            let is_sharded = matches!(self.site, Site::Cluster(_));
+            let is_sharded = self.site.is_cluster();
             assert!(listens || !is_sharded, "{} did not listen by sharded pub/sub", waiter.seat.name());
         }
         thread::sleep(ASKING_AGAIN);
