@@ -22,7 +22,7 @@ local count = redis.call('get', KEYS[1])
 if not count then
   return 0
 end
-if not tonumber(count) then
+if not string.match(count, '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 -- After this first write, a full memory does not refuse to count.

@@ -20,7 +20,7 @@ if number == tonumber(ARGV[1]) then
   return 1
 end
 -- A key that is no counter is data, or a lock: it stays. The keys beside a counter are sorted sets.
-if not tonumber(redis.call('get', KEYS[1]) or 0) then
+if not string.match(redis.call('get', KEYS[1]) or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 for i = 3, #KEYS do

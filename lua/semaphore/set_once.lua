@@ -20,7 +20,7 @@ if number == tonumber(ARGV[1]) then
   return 1
 end
 local count = redis.call('get', KEYS[1])
-if not tonumber(count or 0) then
+if not string.match(count or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 if count then

@@ -129,13 +129,15 @@ fn waits_end_by_cancel_and_close() {
 #[test]
 fn a_key_that_is_no_count_is_another_kind() {
     let (server, client) = (RedisServer::shared(), client());
-    for other in [["HSET", "field", "1"], ["SET", "abc", "KEEPTTL"]] {
+    for other in [["HSET", "field", "1"], ["SET", "abc", "KEEPTTL"], ["SET", "nan", "KEEPTTL"]] {
         let latch = client.get_count_down_latch(fresh("latch"));
         server.run(&[other[0], latch.name(), other[1], other[2]]);
         assert_eq!(kind_of(latch.count_down()), ErrorKind::OtherKind);
         assert_eq!(kind_of(latch.count()), ErrorKind::OtherKind);
         assert_eq!(kind_of(latch.wait()), ErrorKind::OtherKind);
         assert_eq!(kind_of(latch.set_count_once(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(latch.delete()), ErrorKind::OtherKind);
+        assert_eq!(server.query::<i64>(&["EXISTS", latch.name()]), 1);
     }
 }
 
