@@ -184,7 +184,8 @@ impl ClientBuilder {
     /// this time.
     ///
     /// Waiters ask at least twice in that time. In a fleet with Redisson, whose clients use their own clocks, add the
-    /// largest difference between clocks. 2 seconds to 1 hour. Defaults to 5 seconds.
+    /// largest difference between clocks. Give all clients of a lock the same time: a client judges the waiters of the
+    /// others by its own. 2 seconds to 1 hour. Defaults to 5 seconds.
     ///
     /// ```
     /// # use std::time::Duration;
