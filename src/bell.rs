@@ -1,6 +1,5 @@
 //! Wakes a waiting thread; a ring before the sleep ends the sleep at once.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::sync::{Condvar, Mutex};
@@ -35,30 +34,6 @@ impl Bell {
             rung = self.0.changed.wait_for(rung, Instant::now().until(until));
         }
         *rung = false;
-    }
-}
-
-/// The bell of one wait of this thread. The next wait uses the bell again, unless a thread could still ring the bell.
-pub(crate) struct WaitBell(pub(crate) Bell);
-
-thread_local! {
-    static SPARE: Cell<Option<Bell>> = const { Cell::new(None) };
-}
-
-impl WaitBell {
-    pub(crate) fn new() -> Self {
-        Self(SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default())
-    }
-}
-
-impl Drop for WaitBell {
-    fn drop(&mut self) {
-        // A simulated thread is one only within its world.
-        let outlives_the_wait = cfg!(not(any(simulated, all(test, shuttle))));
-        if outlives_the_wait && Arc::strong_count(&self.0.0) == 1 {
-            *self.0.0.rung.lock() = false;
-            let _ = SPARE.try_with(|spare| spare.set(Some(self.0.clone())));
-        }
     }
 }
 

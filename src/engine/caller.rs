@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use once_cell::unsync::OnceCell;
 
-use crate::bell::{Bell, Hung, WaitBell};
+use crate::bell::{Bell, Hung};
 use crate::cancel::Cancel;
 use crate::engine::life::Life;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,8 +21,7 @@ pub(crate) struct Caller<'a> {
     waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
     hung: OnceCell<Vec<Hung>>,
-    /// Dropped after the registrations, so that the next wait may use the bell.
-    bell: OnceCell<WaitBell>,
+    bell: OnceCell<Bell>,
 }
 
 impl<'a> Caller<'a> {
@@ -37,7 +36,7 @@ impl<'a> Caller<'a> {
 
     /// Wakes the caller from its pauses.
     pub(crate) fn bell(&self) -> &Bell {
-        &self.bell.get_or_init(WaitBell::new).0
+        self.bell.get_or_init(Bell::new)
     }
 
     /// Fails if this caller must not go on.
