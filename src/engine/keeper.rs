@@ -17,8 +17,8 @@ use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
+use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once::{Answer, SendResult};
-use crate::engine::sender::{Cleanup, Sender};
 use crate::error::Result;
 use crate::event::{ServerRecovered, ServerTrouble};
 use crate::name::LockName;
@@ -96,7 +96,7 @@ impl Keeper {
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
         let until = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
         let (name, kind, owner) = (hold.name.clone(), Arc::clone(&hold.kind), hold.owner.clone());
-        self.sender.clean_up(Cleanup { name, kind, owner, in_doubt, until });
+        self.sender.clean_up(name, kind, owner, in_doubt, until);
     }
 
     /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.

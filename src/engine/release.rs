@@ -9,7 +9,6 @@ use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
-use crate::engine::sender::Cleanup;
 use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
@@ -135,7 +134,7 @@ impl Engine {
         if !chosen.hand(handed) {
             let (name, kind) = (hold.name.clone(), Arc::clone(&hold.kind));
             let until = Instant::now().after(lease.duration());
-            self.sender.clean_up(Cleanup { name, kind, owner: next, in_doubt, until });
+            self.sender.clean_up(name, kind, next, in_doubt, until);
         }
         Some(outcome)
     }

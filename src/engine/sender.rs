@@ -6,8 +6,6 @@ mod idle;
 pub(crate) mod node;
 pub(crate) mod numbered;
 
-pub(crate) use cleanup::Cleanup;
-
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -13,7 +13,6 @@ use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{Extras, HoldState, Progress};
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
-use crate::engine::sender::Cleanup;
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::{AcquireArgs, Queueing, Waking};
@@ -325,13 +324,9 @@ impl<'a> Acquisition<'a> {
     /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
-            self.engine.sender.clean_up(Cleanup {
-                name: self.request.name.clone(),
-                kind: Arc::clone(self.request.kind),
-                owner: self.owner().clone(),
-                until: Instant::now().after(self.request.lease.duration()),
-                in_doubt,
-            });
+            let (name, kind) = (self.request.name.clone(), Arc::clone(self.request.kind));
+            let until = Instant::now().after(self.request.lease.duration());
+            self.engine.sender.clean_up(name, kind, self.owner().clone(), in_doubt, until);
         }
     }
 }

@@ -11,19 +11,16 @@ use crate::owner::OwnerId;
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::Instant;
 
-/// An owner without guards that may still hold the lock in Redis.
-pub(crate) struct Cleanup {
-    pub(crate) name: LockName,
-    pub(crate) kind: Arc<dyn Kind>,
-    pub(crate) owner: OwnerId,
-    pub(crate) in_doubt: InDoubt,
-    /// The time by which the lease has expired.
-    pub(crate) until: Instant,
-}
-
 impl Sender {
-    pub(crate) fn clean_up(&self, cleanup: Cleanup) {
-        let Cleanup { name, kind, owner, in_doubt, until } = cleanup;
+    /// Clears away an owner without guards that may still hold the lock in Redis. The lease has expired by `until`.
+    pub(crate) fn clean_up(
+        &self,
+        name: LockName,
+        kind: Arc<dyn Kind>,
+        owner: OwnerId,
+        in_doubt: InDoubt,
+        until: Instant,
+    ) {
         self.clear_at(Instant::now(), until, name, in_doubt, Some((kind, owner)));
     }
 
