@@ -27,10 +27,10 @@ use crate::time::Instant;
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
     engine: &'a Engine,
-    request: &'a AcquireRequest<'a>,
+    pub(crate) request: &'a AcquireRequest<'a>,
     wait: Wait,
     caller: &'a Caller<'a>,
-    waiting: Waiting<'a>,
+    pub(crate) waiting: Waiting<'a>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
@@ -89,33 +89,27 @@ impl<'a> Acquisition<'a> {
         } else {
             ask_once(&mut self)
         };
+        let outcome = self.conclude(outcome);
+        self.waiting.tell_end(&outcome);
+        outcome
+    }
+
+    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built, of one of several locks. The
+    /// caller tells the observer of a grant.
+    pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<TakeOutcome<Grant>> {
+        self.tells = false;
+        let outcome = self.answered(outcome);
         self.conclude(outcome)
     }
 
-    /// Takes the outcome of the one request that [`ask`](Self::ask) or a bundle built. The caller tells the observer of
-    /// a grant.
-    pub(crate) fn hear(mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<TakeOutcome<Grant>> {
-        self.tells = false;
-        let mut busy = LONGEST_SLEEP;
-        let outcome = self.answered(outcome).map(|outcome| match outcome {
-            TakeOutcome::Taken(grant) => Some(grant),
-            TakeOutcome::Busy(free_in) => {
-                busy = free_in;
-                None
-            }
-        });
-        Ok(self.conclude(outcome)?.map_or(TakeOutcome::Busy(busy), TakeOutcome::Taken))
-    }
-
     /// Ends the acquisition, and cleans up what is left of it.
-    fn conclude(&mut self, outcome: Result<Option<Grant>>) -> Result<Option<Grant>> {
+    fn conclude<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let outcome = outcome.map_err(|error| error.about_a(self.request.kind.noun(), self.request.name));
         self.leave_succession();
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
             self.waiting.gave_up(outcome.as_ref().err());
         }
-        self.waiting.tell_end(&outcome);
         outcome
     }
 
@@ -142,22 +136,8 @@ impl<'a> Acquisition<'a> {
         self.engine.bundle_of(&**self.request.kind, self.request.name)
     }
 
-    pub(crate) fn request(&self) -> &'a AcquireRequest<'a> {
-        self.request
-    }
-
     fn owner(&self) -> &OwnerId {
         &self.waiting.asker.owner
-    }
-
-    /// The beginning of the wait.
-    pub(crate) fn started(&self) -> Instant {
-        self.waiting.started
-    }
-
-    /// The server as error texts show it.
-    pub(crate) fn server(&self) -> String {
-        self.waiting.node.server.label()
     }
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.

@@ -47,7 +47,7 @@ pub(crate) fn ask_at_once(
     let mut shares = in_shares(asking);
     let requests: Vec<(Call<Answered>, Bounds)> = shares.iter_mut().map(|share| request(share)).collect();
     let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| {
-        let engine = share[0].1.request().engine;
+        let engine = share[0].1.request.engine;
         engine.sender.outgoing(InDoubt::default(), call, limit(engine, *bounds))
     });
     let outcomes = exactly_once::send_all(sends.collect(), Some(caller));
@@ -55,7 +55,7 @@ pub(crate) fn ask_at_once(
     for (share, outcome) in shares.into_iter().zip(&outcomes) {
         let answer = outcome.as_ref().ok();
         for (index, (place, acquisition)) in share.into_iter().enumerate() {
-            let (request, started) = (acquisition.request(), acquisition.started());
+            let (request, started) = (acquisition.request, acquisition.waiting.started);
             let reply = hear(acquisition, outcome, index);
             let run_id = answer.and_then(|answer| answer.run_id.clone());
             all.push((place, request, started, answer, Heard { reply, run_id }));
@@ -89,7 +89,7 @@ fn request(share: &mut [(usize, Acquisition<'_>)]) -> (Call<Answered>, Bounds) {
         all => {
             let bounds: Vec<Bounds> = all.iter_mut().map(|(_, asker)| asker.ask_in_bundle()).collect();
             let parts: Vec<_> = all.iter().map(|(_, asker)| asker.args()).collect();
-            (all[0].1.request().kind.acquire_all(&parts).map(Answered::Bundle), bounds[0])
+            (all[0].1.request.kind.acquire_all(&parts).map(Answered::Bundle), bounds[0])
         }
     };
     (call.confirmed(confirmation, Answered::is_granted), bounds)
@@ -115,7 +115,7 @@ fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index:
             Answered::Bundle(BundleAttempt::Refused(states)) => match states.get(index) {
                 Some(PartState::Told(attempt)) => Ok(answer.with(*attempt)),
                 Some(PartState::Unreadable(refusal)) => {
-                    let error = Error::refused(refusal.clone().at(Arc::from(acquisition.server())));
+                    let error = Error::refused(refusal.clone().at(Arc::from(acquisition.waiting.node.server.label())));
                     let in_doubt = InDoubt { fenceable: vec![], unfenceable: answer.unfenceable };
                     Err(Failed { error, in_doubt: Some(in_doubt).filter(|_| answer.unfenceable) })
                 }
