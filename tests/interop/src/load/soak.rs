@@ -182,7 +182,7 @@ impl Soak<'_> {
                     Family::Lock => "try_lock".to_owned(),
                     _ => format!("try_acquire permits={PERMITS}"),
                 };
-                let taken = peer.ask(&format!("{verb} wait_ms={} {words}", LONGEST_WAIT.as_millis()));
+                let taken = peer.ask(&format!("{verb} wait_ms={} {words}", 2 * WATCHDOG.as_millis()));
                 if !(taken.is_ok() && taken.acquired()) {
                     wrong.push(format!("cannot be taken any more: {name}: {taken:?}"));
                     continue;
