@@ -115,7 +115,7 @@ fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index:
             Answered::Bundle(BundleAttempt::Refused(states)) => match states.get(index) {
                 Some(PartState::Told(attempt)) => Ok(answer.with(*attempt)),
                 Some(PartState::Unreadable(refusal)) => {
-                    let error = Error::refused(refusal.clone().at(Arc::from(acquisition.waiting.node.server.label())));
+                    let error = Error::refused(refusal.clone().at(acquisition.waiting.node.server.label()));
                     let in_doubt = InDoubt { fenceable: vec![], unfenceable: answer.unfenceable };
                     Err(Failed { error, in_doubt: Some(in_doubt).filter(|_| answer.unfenceable) })
                 }
