@@ -15,7 +15,7 @@ use crate::error::{Error, Refusal};
 use crate::name::INVALIDATIONS;
 use crate::system::thread;
 use crate::time::Instant;
-use crate::transport::{Demand, Fault, Limits, PubSub};
+use crate::transport::{Demand, Fault, Identity, Limits, PubSub};
 
 /// The receiver of messages. It decides which channels to subscribe to, and gets the events.
 pub(crate) trait Audience: Send + Sync {
@@ -29,9 +29,9 @@ pub(crate) trait Audience: Send + Sync {
 /// An event on the listening connection.
 #[derive(Debug)]
 pub(crate) enum ListenerEvent {
-    /// A connection was opened, with this id on the server, where the server reports one. The channels of locks are
-    /// subscribed by this kind of pub/sub.
-    Connected(Option<u64>, PubSub),
+    /// A connection was opened, of this identity, where the server reports one. The channels of locks are subscribed by
+    /// this kind of pub/sub.
+    Connected(Option<Identity>, PubSub),
     Subscribed(String),
     /// Also unasked, when the slot of the channel has left the server.
     Unsubscribed(String),
@@ -89,7 +89,7 @@ impl Listener {
         let deadline = Instant::now().after(self.command_timeout);
         let mut connection = self.server.dial(deadline).map_err(Fault::into_error)?;
         let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
-        self.tell(ListenerEvent::Connected(connection.number(), pub_sub));
+        self.tell(ListenerEvent::Connected(connection.identity.clone(), pub_sub));
         let (sent, heard) = (VecDeque::new(), Instant::now());
         let mut session = ListeningSession { listener: self, connection, sent, heard, confirmed: false };
         let (end, confirmed) = (session.run(), session.confirmed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::time::Instant;
+use crate::transport::Identity;
 
 /// The state of the listening connection, as far as changes of keys are concerned.
 pub(crate) enum TrackingChannel {
@@ -15,8 +16,8 @@ pub(crate) enum TrackingChannel {
     Open {
         /// Identifies the connection; a reconnect changes the number.
         connection: u64,
-        /// The id of the connection on the server, where the server reports one.
-        number: Option<u64>,
+        /// The identity of the connection, where the server reports one.
+        identity: Option<Identity>,
     },
     /// The connection is not open at the moment.
     Closed,
@@ -76,8 +77,8 @@ struct Pair {
 pub(crate) enum WatchStep {
     /// Open the connection of the watchdog.
     Open,
-    /// Have the server report changes to the connection with this id.
-    Track(u64),
+    /// Have the server report changes to this connection.
+    Track(Identity),
     /// Tell the observer that losses are reported late, for this reason.
     Complain(Error),
     /// Send a request about all holds.
@@ -153,18 +154,20 @@ impl Watch {
             let needed = self.question.is_some() || !matches!(channel, TrackingChannel::Closed);
             return if needed { WatchStep::Open } else { WatchStep::Rest(None) };
         };
-        let (pair, number, error) = match channel {
-            TrackingChannel::Open { connection, number } => (Pair { link, channel: Some(connection) }, number, None),
+        let (pair, identity, error) = match channel {
+            TrackingChannel::Open { connection, identity } => {
+                (Pair { link, channel: Some(connection) }, identity, None)
+            }
             TrackingChannel::Refused(error) => (Pair { link, channel: None }, None, Some(error)),
             TrackingChannel::Closed => return self.answer(now, now >= self.torn.after(LONGEST_REUNION)),
         };
         if self.tracked == Some(pair) || self.refused == Some(pair) {
             return self.answer(now, true);
         }
-        match number {
-            Some(number) => {
+        match identity {
+            Some(identity) => {
                 self.tried = Some(pair);
-                WatchStep::Track(number)
+                WatchStep::Track(identity)
             }
             None if self.refuse(pair) => WatchStep::Complain(error.unwrap_or_else(without_number)),
             None => self.answer(now, true),

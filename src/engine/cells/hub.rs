@@ -14,7 +14,7 @@ use crate::state::channels::{Channels, Message, Subject};
 use crate::state::watch::TrackingChannel;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use crate::time::Instant;
-use crate::transport::Demand;
+use crate::transport::{Demand, Identity};
 
 /// The waiters of one server, and the listening connection while there are waiters.
 pub(crate) struct Hub {
@@ -33,8 +33,8 @@ struct State {
     waker: Option<Waker>,
     /// The number of listening connections so far.
     connections: u64,
-    /// The id of the open connection on the server, where the server reports one.
-    number: Option<u64>,
+    /// The identity of the open connection, where the server reports one.
+    identity: Option<Identity>,
     /// Whether the open connection leads to the wrong server.
     wrong_server: bool,
     /// The time of the first failure since the last subscription.
@@ -148,17 +148,17 @@ impl Hub {
     pub(crate) fn tracking_channel(&self) -> TrackingChannel {
         let state = self.state.lock();
         match state.channels.is_live(INVALIDATIONS) {
-            Ok(true) => TrackingChannel::Open { connection: state.connections, number: state.number },
+            Ok(true) => TrackingChannel::Open { connection: state.connections, identity: state.identity.clone() },
             Ok(false) => TrackingChannel::Closed,
             Err(refusal) => TrackingChannel::Refused(Error::refused(refusal)),
         }
     }
 
-    /// Records that the server does not know the listening connection with this id. If that connection is still open,
-    /// it leads to another server and is replaced.
-    pub(crate) fn is_unknown(&self, number: u64) {
+    /// Records that the server does not know this listening connection. If that connection is still open, it leads to
+    /// another server and is replaced.
+    pub(crate) fn is_unknown(&self, listener: &Identity) {
         let mut state = self.state.lock();
-        if state.number == Some(number) {
+        if state.identity.as_ref() == Some(listener) {
             state.wrong_server = true;
             if let Some(waker) = &state.waker {
                 waker.wake();
@@ -231,12 +231,12 @@ impl Audience for Hub {
 
     fn handle(&self, event: ListenerEvent) {
         let mut state = self.state.lock();
-        let State { channels, connections, number, wrong_server, failing_since, .. } = &mut *state;
+        let State { channels, connections, identity, wrong_server, failing_since, .. } = &mut *state;
         let mut failed_since = None;
         let (wakes, report) = match event {
-            ListenerEvent::Connected(number_there, pub_sub) => {
+            ListenerEvent::Connected(identity_there, pub_sub) => {
                 *connections += 1;
-                *number = number_there;
+                *identity = identity_there;
                 channels.connected(pub_sub);
                 (vec![], None)
             }
@@ -260,7 +260,7 @@ impl Audience for Hub {
                 (channels.refused(&names, &refusal), tracks.then_some(Report::TrackingChannelChanged))
             }
             ListenerEvent::Lost(error) => {
-                (*number, *wrong_server) = (None, false);
+                (*identity, *wrong_server) = (None, false);
                 failing_since.get_or_insert_with(Instant::now);
                 let wakes = channels.lost();
                 drop(state);

@@ -104,7 +104,7 @@ impl Caller {
 
 /// Acts as the listening thread, from its first connection until no waiter is left.
 fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
-    hub.handle(ListenerEvent::Connected(Some(1), PubSub::Plain));
+    hub.handle(ListenerEvent::Connected(None, PubSub::Plain));
     let mut asked = VecDeque::new();
     loop {
         let rest = loop {
@@ -122,7 +122,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
                 server.subscribed.clear();
                 drop(server);
                 hub.handle(ListenerEvent::Lost(Error::new(ErrorKind::Connection, "cut")));
-                hub.handle(ListenerEvent::Connected(Some(1), PubSub::Plain));
+                hub.handle(ListenerEvent::Connected(None, PubSub::Plain));
                 break;
             }
             match asked.pop_front() {

@@ -11,7 +11,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn open(connection: u64) -> TrackingChannel {
-    TrackingChannel::Open { connection, number: Some(connection + 100) }
+    TrackingChannel::Open { connection, identity: Some(Identity::new(connection + 100)) }
 }
 
 fn refused() -> TrackingChannel {
@@ -22,7 +22,7 @@ fn refused() -> TrackingChannel {
 fn live() -> Watch {
     let mut watch = Watch::new(at(0));
     watch.begin();
-    assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Track(101)));
+    assert!(matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Track(of) if of.id == 101));
     watch.tracked();
     assert!(
         matches!(watch.next(at(0), Some(1), open(1)), WatchStep::Ask(AllHolds::Look)),
@@ -59,7 +59,7 @@ fn a_missing_right_is_reported_once_and_tried_per_connection() {
     watch.begin();
     assert!(matches!(watch.next(at(0), Some(1), refused()), WatchStep::Complain(_)));
     assert!(matches!(watch.next(at(0), Some(1), refused()), WatchStep::Rest(None)));
-    assert!(matches!(watch.next(at(1), Some(1), open(2)), WatchStep::Track(102)), "now it may listen");
+    assert!(matches!(watch.next(at(1), Some(1), open(2)), WatchStep::Track(of) if of.id == 102), "now it may listen");
     assert!(!watch.untracked(), "said before");
     assert!(matches!(watch.next(at(2), Some(1), open(2)), WatchStep::Rest(None)), "and it is not asked again");
     watch.lost(at(3));
@@ -67,7 +67,7 @@ fn a_missing_right_is_reported_once_and_tried_per_connection() {
         matches!(watch.next(at(3), Some(1), refused()), WatchStep::Ask(AllHolds::Renew)),
         "what is missing helps nobody"
     );
-    assert!(matches!(watch.next(at(500), Some(1), open(3)), WatchStep::Track(103)));
+    assert!(matches!(watch.next(at(500), Some(1), open(3)), WatchStep::Track(of) if of.id == 103));
     watch.tracked();
     assert!(watch.is_live(Some(1)));
     watch.lost(at(600));
@@ -78,18 +78,18 @@ fn a_missing_right_is_reported_once_and_tried_per_connection() {
 fn an_ear_at_another_server_is_made_anew_once() {
     let mut watch = live();
     assert!(matches!(watch.next(at(10), None, open(1)), WatchStep::Open));
-    assert!(matches!(watch.next(at(10), Some(2), open(1)), WatchStep::Track(101)));
+    assert!(matches!(watch.next(at(10), Some(2), open(1)), WatchStep::Track(of) if of.id == 101));
     assert!(watch.wrong_server(at(10)), "the name leads to another server by now");
     watch.lost(at(10));
-    assert!(matches!(watch.next(at(60), Some(2), open(2)), WatchStep::Track(102)));
+    assert!(matches!(watch.next(at(60), Some(2), open(2)), WatchStep::Track(of) if of.id == 102));
     assert!(!watch.wrong_server(at(60)), "and to one or the other all the time");
     assert!(watch.untracked());
     let WatchStep::Rest(Some(later)) = watch.next(at(60), Some(2), open(2)) else { panic!("it failed a moment ago") };
     assert!(matches!(watch.next(later, Some(2), open(2)), WatchStep::Ask(AllHolds::Renew)), "all the same");
-    assert!(matches!(watch.next(at(900), Some(2), open(3)), WatchStep::Track(103)));
+    assert!(matches!(watch.next(at(900), Some(2), open(3)), WatchStep::Track(of) if of.id == 103));
     watch.tracked();
     watch.lost(at(1_000));
-    assert!(matches!(watch.next(at(1_500), Some(2), open(4)), WatchStep::Track(104)));
+    assert!(matches!(watch.next(at(1_500), Some(2), open(4)), WatchStep::Track(of) if of.id == 104));
     assert!(watch.wrong_server(at(1_500)), "it had led to the right one meanwhile");
 }
 
@@ -177,9 +177,9 @@ impl Model {
                     self.link = Some(self.links);
                 }
                 WatchStep::Open => self.watch.rest(self.now),
-                WatchStep::Track(number) => {
+                WatchStep::Track(identity) => {
                     let channel = self.channel.expect("an open channel");
-                    assert_eq!(number, channel + 100);
+                    assert_eq!(identity.id, channel + 100);
                     self.tracked = self.link.map(|link| (link, channel));
                     self.watch.tracked();
                 }

@@ -160,12 +160,12 @@ impl Worker {
                         self.watch.rest(Instant::now());
                     }
                 }
-                WatchStep::Track(number) => match self.connection.track(number, deadline) {
+                WatchStep::Track(listener) => match self.connection.track(&listener, deadline) {
                     Ok(()) => self.watch.tracked(),
                     Err(Fault::Refused(refusal))
                         if refusal.is_of_redirection() && self.watch.wrong_server(Instant::now()) =>
                     {
-                        hub.is_unknown(number);
+                        hub.is_unknown(&listener);
                     }
                     Err(Fault::Refused(refusal)) if !refusal.is_transient() => {
                         if self.watch.untracked() {

@@ -138,3 +138,30 @@ fn a_loss_that_only_a_replica_tells_is_no_loss() {
     guard.unlock().unwrap();
     assert!(successor.keys().is_empty());
 }
+
+#[test]
+fn changes_are_not_told_to_a_client_of_another_server() {
+    let rig = Rig::start();
+    let successor = RedisServer::start();
+    let client = super::patient(&rig.proxy.url()).connect().unwrap();
+    let guard = client.get_lock("moved").owned().lock().unwrap();
+    eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
+    let (reading, listening) = match &connections_of(&rig.server)[..] {
+        [reading, listening] => (reading.clone(), listening.parse::<u64>().unwrap()),
+        others => panic!("{others:?}"),
+    };
+    // The successor knows a client of the number that the listening connection has at the first server.
+    let mut others = vec![successor.connection()];
+    while redis::cmd("CLIENT").arg("ID").query::<u64>(others.last_mut().unwrap()).unwrap() < listening {
+        others.push(successor.connection());
+    }
+    successor.run(&["HSET", "moved", guard.owner(), "1"]);
+    successor.run(&["PEXPIRE", "moved", "150000"]);
+    rig.proxy.retarget(successor.address());
+    // The listening connection stays with the first server.
+    rig.server.run(&["CLIENT", "KILL", "ID", &reading]);
+    eventually(SOON, "the hold is watched at the successor", || successor.tracked_keys() > 0);
+    assert!(connections_of(&successor)[1].parse::<u64>().unwrap() > listening);
+    successor.run(&["DEL", "moved"]);
+    assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}
