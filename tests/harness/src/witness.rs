@@ -122,8 +122,17 @@ impl Witness {
         assert!(violations.is_empty(), "overlaps:\n{violations}");
     }
 
-    fn recorded(&self) -> String {
-        fs::read_to_string(self.folder.join(VIOLATIONS)).unwrap_or_default()
+    /// Every overlap that a thread of any process has seen, a line each.
+    ///
+    /// # Panics
+    ///
+    /// Panics when the list of overlaps cannot be read.
+    pub fn recorded(&self) -> String {
+        match fs::read_to_string(self.folder.join(VIOLATIONS)) {
+            Ok(lines) => lines,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => panic!("the folder of the witness cannot be read: {error}"),
+        }
     }
 
     fn record(&self, name: &str) {
