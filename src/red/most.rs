@@ -27,8 +27,8 @@ pub(crate) struct Most<'a> {
     waiting: Vec<Waiting<'a>>,
     /// Whether the next sleep ends with a message.
     hears_messages: bool,
-    /// The start of the rounds in which too few nodes answered.
-    without_quorum_since: Option<Instant>,
+    /// The start of the rounds in which too few nodes answered, and the error of the last of them.
+    without_quorum: Option<(Instant, Error)>,
 }
 
 impl<'a> Most<'a> {
@@ -43,19 +43,22 @@ impl<'a> Most<'a> {
             votes: Votes::new(majority(requests.len())),
             waiting: requests.iter().map(waiting).collect(),
             hears_messages: false,
-            without_quorum_since: None,
+            without_quorum: None,
             take,
         }
     }
 
     /// Takes most of the locks, or none. The grants are in the order of the requests, with nothing for a missing one.
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
-        let outcome = if self.take.wait == Wait::Not {
+        let mut outcome = if self.take.wait == Wait::Not {
             ask_once(&mut self)
         } else {
             let deadline = self.take.wait.deadline();
             wait_loop(&mut self, deadline)
         };
+        if let (Ok(None), Some((_, error))) = (&outcome, self.without_quorum.take()) {
+            outcome = Err(error);
+        }
         if !matches!(outcome, Ok(Some(_))) {
             self.waiting[0].gave_up(outcome.as_ref().err());
         }
@@ -143,16 +146,16 @@ impl<'a> Most<'a> {
         Error::new(ErrorKind::Quorum, text)
     }
 
-    /// Whether a caller whose rounds find too few nodes must give up.
-    fn gives_up(&mut self, errors: &[Error], now: Instant) -> bool {
-        let since = *self.without_quorum_since.get_or_insert(now);
+    /// Records a round that found too few nodes. Fails where the caller gives up before its deadline.
+    fn record_no_quorum(&mut self, errors: &[Error], now: Instant) -> Result<()> {
+        let error = self.no_quorum(errors);
+        let (since, last) = self.without_quorum.get_or_insert_with(|| (now, error.clone()));
+        last.clone_from(&error);
         // A node that refuses for good will not vote in a later round either.
         let for_good = errors.iter().filter(|error| !error.is_transient()).count();
         let outage_limit = self.take.requests[0].engine.config.outage_limit;
-        for_good > self.take.requests.len() - self.votes.needed
-            || self.take.wait == Wait::Not
-            || self.take.wait.deadline().passed(now)
-            || (self.take.wait.deadline() == Deadline::Never && now >= since.after(outage_limit))
+        let is_over = self.take.wait.deadline() == Deadline::Never && now >= since.after(outage_limit);
+        if is_over || for_good > self.take.requests.len() - self.votes.needed { Err(error) } else { Ok(()) }
     }
 }
 
@@ -212,11 +215,9 @@ impl WaitLoop for Most<'_> {
         let now = Instant::now();
         // Silent servers keep a holder from its lock, and no other owner does.
         if (held >= self.votes.needed && !errors.is_empty()) || matches!(verdict, Verdict::TooFew { .. }) {
-            if self.gives_up(&errors, now) {
-                return Err(self.no_quorum(&errors));
-            }
+            self.record_no_quorum(&errors, now)?;
         } else {
-            self.without_quorum_since = None;
+            self.without_quorum = None;
         }
         self.hears_messages = matches!(verdict, Verdict::Busy { .. });
         match verdict {
