@@ -388,7 +388,6 @@ impl WaitLoop for Acquisition<'_> {
         self.waiting.join_queue();
         match kind.waking() {
             Waking::Pauses(_) => Ok(false),
-            Waking::Message if self.waiting.count.is_some() => self.waiting.arm_count(),
             Waking::Message => self.waiting.arm(true, |owner| kind.channel(name, owner).text()),
             // A message on a waiter's own channel says nothing about existing holds.
             Waking::OwnMessage => self.waiting.arm(false, |owner| kind.channel(name, owner).text()),

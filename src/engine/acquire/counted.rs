@@ -45,7 +45,7 @@ impl Engine {
             let taken = self.sender.once(&request, waiting.asks(), Some(&caller));
             waiting.node.asking_ends_with(taken.as_ref().err());
             let TakeAnswer { granted, free } = taken?;
-            let position = waiting.count.as_mut();
+            let position = waiting.position.as_mut();
             if !granted {
                 position.into_iter().for_each(|position| position.answered(free));
                 return Ok(TakeOutcome::Busy(LONGEST_SLEEP));

@@ -43,10 +43,9 @@ pub(crate) struct Waiting<'a> {
     ahead: Option<Ahead<'a>>,
     /// The beginning and the deadline of the call, of which this wait may be a part.
     pub(crate) call: (Instant, Deadline),
-    /// The place among the threads that want the lock, of which the first asks.
-    line: Option<Position<'a>>,
-    /// The place among the threads that want a part of a count.
-    pub(crate) count: Option<Position<'a>>,
+    /// The place among the threads that want the lock, of which the first asks, or among those that want a part of a
+    /// count.
+    pub(crate) position: Option<Position<'a>>,
     subscription: Option<Subscription>,
     /// Whether the line decides whom a message wakes.
     line_wakes: bool,
@@ -92,8 +91,7 @@ impl<'a> Waiting<'a> {
             queueing,
             ahead: None,
             call: (started, deadline),
-            line: None,
-            count: None,
+            position: None,
             subscription: None,
             line_wakes: false,
             succeeds_with: None,
@@ -129,15 +127,13 @@ impl<'a> Waiting<'a> {
 
     /// Joins the queue of the threads of this process, for a kind that has one.
     pub(crate) fn join_queue(&mut self) {
-        let (cells, bell, was_ahead) = (&self.engine.cells, || self.caller.bell(), self.ahead.is_some());
-        match self.queueing {
-            Queueing::Line if self.line.is_none() => {
-                self.line = Some(cells.local_queues.join(self.name.clone(), 1, bell(), was_ahead));
-            }
-            Queueing::Counted(wish) if self.count.is_none() => {
-                self.count = Some(cells.counted_queues.join(self.name.clone(), wish, bell(), was_ahead));
-            }
-            _ => {}
+        let queue = match self.queueing {
+            Queueing::Line => Some((&self.engine.cells.local_queues, 1)),
+            Queueing::Counted(wish) => Some((&self.engine.cells.counted_queues, wish)),
+            Queueing::Together | Queueing::InRedis => None,
+        };
+        if let (Some((queue, wish)), None) = (queue, &self.position) {
+            self.position = Some(queue.join(self.name.clone(), wish, self.caller.bell(), self.ahead.is_some()));
         }
         // Until here nobody else could ask ahead, and nobody was in a queue when this thread began to.
         self.ahead = None;
@@ -145,7 +141,7 @@ impl<'a> Waiting<'a> {
 
     /// Leaves the queue, so that the next thread need not wait for an observer.
     pub(crate) fn leave_queue(&mut self) {
-        (self.ahead, self.line, self.count) = (None, None, None);
+        (self.ahead, self.position) = (None, None);
     }
 
     /// Waits while other processes have their turn. A semaphore has no `kind`.
@@ -157,14 +153,10 @@ impl<'a> Waiting<'a> {
     /// Waits until this thread may ask, until a release has chosen it, which it may do before another thread comes in
     /// front, or until the time is up. Then the thread asks in any case, so that the answer comes from Redis.
     pub(crate) fn wait_in_line(&mut self) -> Result<()> {
-        while self.may_go_on()
-            && !(self.line.as_ref().is_none_or(Position::may_ask) && self.count.as_ref().is_none_or(Position::may_ask))
-        {
+        while self.may_go_on() && !self.position.as_ref().is_none_or(Position::may_ask) {
             let Some(until) = self.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
-            if self.count.is_some() {
-                self.arm_count()?;
-            } else if self.line_wakes {
+            if self.wants_count() || self.line_wakes {
                 self.arm(true, |_| self.name.channel().text())?;
             }
             self.sleep_in_line(until)?;
@@ -179,7 +171,7 @@ impl<'a> Waiting<'a> {
             return Ok(());
         }
         self.tell_wait();
-        if let (Some(line), Some(lease)) = (&self.line, self.succeeds_with) {
+        if let (Some(line), Some(lease)) = (&self.position, self.succeeds_with) {
             let successor = self.successor.get_or_insert_with(|| {
                 let (owner, bell) = (self.asker.owner.clone(), self.caller.bell().clone());
                 let successor = Arc::new(Successor::new(owner, lease, bell));
@@ -208,16 +200,13 @@ impl<'a> Waiting<'a> {
 
     /// The number of threads in the local queue of this thread, with itself.
     pub(crate) fn threads_in_line(&self) -> usize {
-        self.line.as_ref().map_or(1, Position::threads)
+        self.position.as_ref().map_or(1, Position::threads)
     }
 
     /// Begins a question. Returns its time limits.
     pub(crate) fn asks(&mut self) -> Bounds {
-        if let Some(line) = &mut self.line {
-            line.asks();
-        }
-        if let Some(count) = &mut self.count {
-            count.asks();
+        if let Some(position) = &mut self.position {
+            position.asks();
         }
         let now = Instant::now();
         let mute_since = self.node.asking_begins(now);
@@ -229,8 +218,7 @@ impl<'a> Waiting<'a> {
 
     /// Takes the answer "busy", which leaves nothing for the other threads.
     pub(crate) fn heard_busy(&self) {
-        self.line.iter().for_each(|line| line.answered(0));
-        self.count.iter().for_each(|count| count.answered(0));
+        self.position.iter().for_each(|position| position.answered(0));
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
@@ -254,7 +242,7 @@ impl<'a> Waiting<'a> {
 
     /// Whether the thread has joined a channel, or joins that of a count.
     pub(crate) fn has_joined(&self) -> bool {
-        self.count.is_some() || self.subscription.is_some()
+        self.wants_count() || self.subscription.is_some()
     }
 
     /// Joins a channel that is subscribed already: joining before the first request saves the second request.
@@ -266,29 +254,28 @@ impl<'a> Waiting<'a> {
     fn subject(&self) -> Subject {
         let name = self.name.clone();
         // A waiter of a red lock is in no line.
-        if self.line_wakes && self.line.is_some() { Subject::Queue(name) } else { Subject::Lock(name) }
+        if self.line_wakes && self.position.is_some() { Subject::Queue(name) } else { Subject::Lock(name) }
     }
 
-    /// Subscribes to a channel. Returns whether a message could be missed before, so that the thread must ask again.
-    /// `concerns_holds` tells whether a message says something about holds of this process.
+    /// Whether the thread is in the queue of those that want a part of a count.
+    fn wants_count(&self) -> bool {
+        self.position.is_some() && matches!(self.queueing, Queueing::Counted(_))
+    }
+
+    /// Subscribes to a channel: to that of the count where the thread wants a part of one. Returns whether a message
+    /// could be missed before, so that the thread must ask again. `concerns_holds` tells whether a message says
+    /// something about holds of this process.
     pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
-        let subject = if concerns_holds { self.subject() } else { Subject::Other };
-        self.arm_for(&subject, channel)
-    }
-
-    /// Subscribes to the channel of a count, if the thread wants a part of one. Returns what [`arm`](Self::arm) does.
-    pub(crate) fn arm_count(&mut self) -> Result<bool> {
-        if self.count.is_none() {
-            return Ok(false);
-        }
-        let name = self.name;
-        self.arm_for(&Subject::Count(name.clone()), |_| name.semaphore_channel().text())
-    }
-
-    fn arm_for(&mut self, subject: &Subject, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
         self.follow();
-        let channel = || channel(&self.asker.owner);
-        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, subject, channel, self.caller.bell())
+        let counted = self.wants_count().then_some(self.name);
+        let subject = match counted {
+            Some(name) => Subject::Count(name.clone()),
+            None if concerns_holds => self.subject(),
+            None => Subject::Other,
+        };
+        let owner = &self.asker.owner;
+        let channel = || counted.map_or_else(|| channel(owner), |name| name.semaphore_channel().text());
+        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, &subject, channel, self.caller.bell())
     }
 
     /// Turns to the server that has the lock now.
@@ -345,7 +332,7 @@ impl<'a> Waiting<'a> {
         let lasts = self.succeeds_with.is_some_and(|lease| lease.duration() >= LONGEST_SLEEP);
         if lasts
             && self.is_heard()
-            && let Some(line) = self.line.as_mut().filter(|line| line.next_is_successor())
+            && let Some(line) = self.position.as_mut().filter(|line| line.next_is_successor())
         {
             line.granted(0, true);
         }
@@ -410,9 +397,6 @@ impl<'a, Grant, Ask: FnMut(&mut Waiting<'a>) -> Result<TakeOutcome<Grant>>> Wait
 
     fn arm(&mut self) -> Result<bool> {
         self.waiting.join_queue();
-        if self.waiting.count.is_some() {
-            return self.waiting.arm_count();
-        }
         // The channel of a query says nothing about existing holds.
         self.waiting.arm(false, |_| self.channel.to_owned())
     }
