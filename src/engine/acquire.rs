@@ -68,6 +68,8 @@ impl Engine {
         hold: &'a Arc<HoldState>,
         bounds: Bounds,
     ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
+        // The numbers are those of the turn: before it, a side that was left to expire may be counted that is over.
+        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let side = request.kind.side();
         let (held, counts, raise) = self.keeper.with_ledger(hold, |ledger, now| {
             (ledger.counts(), ledger.counts_after_reentry(now, side), ledger.raise(now, request.lease))
@@ -83,7 +85,6 @@ impl Engine {
         let confirmation = hold.confirmation(request.needs);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
         let call = call.confirmed(confirmation.clone(), result::Result::is_ok);
-        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?;
         let in_doubt = turn.take_in_doubt();
         Ok((Reentry { hold, confirmation, turn }, call, in_doubt))
     }

@@ -70,14 +70,14 @@ impl Keeper {
     }
 
     fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
-        let PartRelease { hold, remaining: Remaining { cut, .. }, turn, .. } = part;
+        let PartRelease { hold, remaining: Remaining { cut, counts, .. }, turn, .. } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
             if !answer.unfenceable {
                 ledger.cut_is_over(*cut, now);
             }
-            // A later release may have missed its turn and rely on the background.
-            if ledger.is_newest(*cut) {
+            // A later release may have missed its turn, or a kept side has ended, and rely on the background.
+            if ledger.is_newest(*cut) && *counts == ledger.counts_on_wire(now) {
                 turn.written();
             }
             answer.value.map(drop).map_err(|loss| ledger.reported_lost(now, loss))

@@ -1,5 +1,6 @@
 //! The lease of each side: no release cuts another hold's lease, and a dead holder blocks nobody for long.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lockson::{Client, Guard, Lock};
@@ -7,7 +8,7 @@ use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{hold_key, is_free, sides, state};
-use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, ms, timed, ttl_ms};
+use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, joined, ms, timed, ttl_ms};
 
 #[test]
 fn a_leaving_reader_leaves_the_longest_ttl_of_the_others() {
@@ -179,6 +180,47 @@ fn a_kept_write_side_ends_while_its_thread_reads_on() {
     assert!(waited <= ms(1_500) + SCHEDULING, "{waited:?}");
     assert!(reading.is_held() && beside.is_held());
     reading.unlock().unwrap();
+}
+
+#[test]
+fn a_kept_write_side_ends_beside_an_answer_that_comes_late() {
+    let (proxy, name) = (Proxy::start(RedisServer::shared().address()), fresh("rw"));
+    let (read, write) = sides(&Client::connect(&proxy.url()).unwrap(), &name);
+    let others = sides(&client(), &name).0;
+    let writing = write.with_lease(ms(1_000)).lock().unwrap();
+    let (reading, ends) = (read.lock().unwrap(), read.lock().unwrap());
+    writing.keep_until_expiry();
+    let late = proxy.rule(When::script().containing(&name), Then::DelayReply(ms(1_250)));
+    // The request says that the write side is held; by the answer it is over.
+    ends.unlock().unwrap();
+    assert_eq!(late.hits(), 1);
+    let (waited, beside) = timed(|| others.try_lock_for(SOON).unwrap().expect("nobody writes any more"));
+    assert!(waited <= ms(1_500) + SCHEDULING, "{waited:?}");
+    assert!(reading.is_held() && beside.is_held());
+}
+
+#[test]
+fn a_reentry_that_waits_for_its_turn_counts_no_side_that_is_over() {
+    let (proxy, name) = (Proxy::start(RedisServer::shared().address()), fresh("rw"));
+    let (read, write) = sides(&Client::connect(&proxy.url()).unwrap(), &name);
+    let writing = write.with_lease(ms(1_000)).lock().unwrap();
+    let reading = read.lock().unwrap();
+    writing.keep_until_expiry();
+    let extension = When::script().that(|sent| sent.text(5) == "2345");
+    let late = proxy.rule(extension.always(), Then::HoldReply);
+    let hold = reading.hold();
+    thread::scope(|scope| {
+        let extends = scope.spawn(move || hold.extend(ms(2_345)));
+        late.wait_hit(SOON);
+        scope.spawn(|| {
+            thread::sleep(ms(2_300));
+            late.release();
+        });
+        thread::sleep(ms(800)); // the nap of the re-entry ends behind the request that ends the write side
+        drop(read.lock().unwrap());
+        drop(joined(extends)); // it may end without an answer
+    });
+    assert_eq!(reading.lost(), None);
 }
 
 #[test]
