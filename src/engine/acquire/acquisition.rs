@@ -108,6 +108,8 @@ impl<'a> Acquisition<'a> {
         self.leave_succession();
         self.leave(outcome.as_ref().err().map(Error::kind));
         if !self.granted {
+            // An observer may use the lock.
+            self.clear_away();
             self.waiting.gave_up(outcome.as_ref().err());
         }
         outcome

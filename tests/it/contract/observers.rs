@@ -5,10 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Sender, unbounded};
-use lockson::{Cancel, Client, HoldEnded, Lock, Observer, OwnedLock};
+use lockson::{Cancel, Client, Durability, HoldEnded, Lock, Observer, OwnedLock};
+use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
 use super::for_every_single_kind;
+use crate::support::faults::Rig;
 use crate::support::{Events, SOON, client, fresh, joined, ms};
 
 fn observed(events: &Events) -> Client {
@@ -124,4 +126,52 @@ fn an_observer_may_take_what_a_release_of_several_ends() {
     kept.with_lease(ms(1_000)).lock().unwrap().keep_until_expiry();
     both.unlock().unwrap();
     assert!(heard.recv_timeout(SOON).unwrap(), "the lock beside it is free by then");
+}
+
+#[test]
+fn an_observer_of_a_loss_may_take_the_lock_of_a_failed_take() {
+    let (server, name) = (RedisServer::start(), fresh("durable"));
+    server.run(&["ACL", "SETUSER", "unwatched", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"]);
+    let (slot, (told, heard)) = (Arc::new(OnceLock::<Lock>::new()), unbounded());
+    let again = Arc::clone(&slot);
+    let observer = Events::acting(move |event, _| {
+        if event.starts_with("lost") {
+            told.send(again.get().unwrap().try_lock_for(SOON * 2).map(|taken| taken.is_some())).unwrap();
+        }
+    });
+    let url = server.url().replace("redis://", "redis://unwatched:secret@");
+    let client = Client::builder(&url).observer(observer).connect().unwrap();
+    let lock = client.get_lock(&name);
+    slot.set(lock.clone()).unwrap();
+    let older = lock.owned().lock().unwrap();
+    thread::scope(|scope| {
+        let copied = lock.with_durability(Durability::replicas(1).within(ms(50)));
+        let waiter = scope.spawn(move || copied.lock().map(drop));
+        eventually(SOON, "it waits", || !client.waiting().is_empty());
+        server.run(&["DEL", &name]);
+        assert!(heard.recv_timeout(SOON).unwrap().unwrap(), "nobody holds the lock");
+        joined(waiter).unwrap_err();
+    });
+    assert!(older.lost().is_some());
+}
+
+#[test]
+fn a_take_in_doubt_is_cleared_away_beside_an_observer() {
+    let (rig, name) = (Rig::start(), fresh("doubt"));
+    let (theirs, (told, heard)) = (rig.direct().get_lock(&name), unbounded());
+    let observer = Events::acting(move |event, _| {
+        if event.starts_with("gave up") {
+            told.send(theirs.try_lock_for(SOON).map(|taken| taken.is_some())).unwrap();
+        }
+    });
+    let ours = rig.impatient().observer(observer).connect().unwrap().get_lock(&name);
+    let stop = rig.direct().get_lock(&name).lock().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| ours.with_lease(SOON * 10).lock().map(drop));
+        rig.has_asked_after_its_second(&rig.script("acquire"));
+        rig.proxy.rule(rig.script("acquire").always(), Then::SwallowReply);
+        stop.unlock().unwrap();
+        assert!(heard.recv_timeout(SOON * 2).unwrap().unwrap(), "nobody holds the lock");
+        joined(waiter).unwrap_err();
+    });
 }

@@ -26,6 +26,8 @@ impl Acquisition<'_> {
         if self.tells {
             let drop_timeout = self.engine.config.drop_timeout;
             self.withdraw(self.end().map_or(drop_timeout, |end| drop_timeout.min(Instant::now().until(end))));
+            // An observer may take the lock.
+            self.waiting.leave_queue();
             self.engine.exclude_older_holds(self.request, answer.sent);
         } else {
             self.in_doubt.get_or_insert_default();
