@@ -32,13 +32,17 @@ end
 -- In slices, so that thousands of expired permits neither block the server nor exceed the arguments of a command.
 local expired = redis.call('zrangebyscore', KEYS[2], 0, string.format('%.0f', now), 'LIMIT', 0, 500)
 if #expired > 0 then
-  redis.call('zrem', KEYS[2], unpack(expired))
   -- Without a counter there is no semaphore to which permits could return.
-  if free then
-    free = redis.call('incrby', KEYS[1], #expired)
-    if free > 0 then
-      redis.pcall(ARGV[3], ARGV[2], free)
-    end
+  local returned = free and #expired or 0
+  -- A user who may not do one of the two must do neither.
+  free = free and redis.call('incrby', KEYS[1], returned)
+  local removed = redis.pcall('zrem', KEYS[2], unpack(expired))
+  if type(removed) == 'table' then
+    redis.call('incrby', KEYS[1], -returned)
+    return removed
+  end
+  if free and free > 0 then
+    redis.pcall(ARGV[3], ARGV[2], free)
   end
 end
 

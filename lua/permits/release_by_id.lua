@@ -29,13 +29,18 @@ for i = 5, #ARGV do
 end
 -- After this first write, a full memory does not refuse the rest.
 redis.call('pexpire', KEYS[3], ARGV[2])
+-- Without a counter there is no semaphore to which permits could return.
+local has_counter = redis.call('exists', KEYS[1]) == 1
+if has_counter then
+  -- A user who may not give the permits back must not end them.
+  redis.call('incrby', KEYS[1], 0)
+end
 redis.call('set', KEYS[3], string.format('%s 1', ARGV[1]), 'PX', ARGV[2])
 local removed = 0
 for i = 5, #ARGV do
   removed = removed + redis.call('zrem', KEYS[2], ARGV[i])
 end
--- Without a counter there is no semaphore to which permits could return.
-if redis.call('exists', KEYS[1]) == 1 then
+if has_counter then
   local free = redis.call('incrby', KEYS[1], removed)
   if free > 0 then
     redis.pcall(ARGV[4], ARGV[3], free)

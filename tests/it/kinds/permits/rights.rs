@@ -77,3 +77,25 @@ fn the_listed_rights_are_enough_for_an_election() {
     let other = brisk(&server).connect().unwrap().get_election("app:election");
     assert!(other.candidate("c").try_campaign().unwrap().is_some(), "the refused take left nothing");
 }
+
+#[test]
+fn a_refused_user_loses_no_permit() {
+    let server = RedisServer::start();
+    let rights = [words("The user of expiring permits needs"), words("+pttl +pexpire`, and")];
+    let ours = brisk(&server).connect().unwrap().get_permit_expirable_semaphore("app:calls");
+    assert!(ours.set_permits_once(3).unwrap());
+    let expired = ours.with_lease(ms(20)).acquire(1).unwrap();
+    assert_eq!(expired.wait_lost(SOON), Some(Loss::Expired));
+    let held = ours.acquire(1).unwrap();
+    for missing in ["-incrby", "-zrem"] {
+        let theirs = client_with(&server, &[&rights[0], &rights[1], &[missing]]);
+        let theirs = theirs.get_permit_expirable_semaphore("app:calls");
+        for _ in 0..2 {
+            assert!(theirs.try_acquire(1).is_err(), "{missing}");
+            assert!(theirs.release_by_id(&held.ids()).is_err(), "{missing}");
+        }
+    }
+    assert_eq!(ours.permits().unwrap(), 3);
+    held.release().unwrap();
+    assert_eq!(ours.acquire(3).unwrap().ids().len(), 3);
+}
