@@ -8,8 +8,9 @@ use std::num::TryFromIntError;
 /// Send the token to the store with every write, and let the store refuse a writer whose token is smaller than one
 /// the store has seen: then a holder that was paused and lost the lock cannot overwrite the data of its successor. A
 /// re-entry does not change the token. Tokens keep rising after Redis lost its data, because each token is at least
-/// the time of the server in microseconds; tokens can fall only if the data is lost *and* the clock of the server is
-/// set back.
+/// the time of the server in microseconds; tokens can fall only if the data is lost *and* the clock is set back, or is
+/// that of a promoted replica and behind by more than the fail-over took. A lock with a
+/// [`Durability`](crate::Durability) counts as granted only when replicas have its token.
 ///
 /// A token is a non-negative signed number of 64 bits in Redis, so it fits a `BIGINT` without loss:
 ///
