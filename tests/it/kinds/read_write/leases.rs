@@ -200,7 +200,7 @@ fn a_kept_write_side_ends_beside_an_answer_that_comes_late() {
 }
 
 #[test]
-fn a_reentry_that_waits_for_its_turn_counts_no_side_that_is_over() {
+fn a_reentry_counts_no_side_that_ends_before_its_turn() {
     let (proxy, name) = (Proxy::start(RedisServer::shared().address()), fresh("rw"));
     let (read, write) = sides(&Client::connect(&proxy.url()).unwrap(), &name);
     let writing = write.with_lease(ms(1_000)).lock().unwrap();
