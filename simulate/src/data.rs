@@ -97,6 +97,13 @@ impl Data {
         owners
     }
 
+    /// Nobody hears of what was changed and published.
+    pub fn forget_changes(&mut self) {
+        self.published.clear();
+        self.touched.clear();
+        self.ended.clear();
+    }
+
     /// A script begins, or a command that is in none.
     pub fn begin(&mut self) {
         self.has_written = false;

@@ -20,7 +20,7 @@ use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
 pub use self::cluster::{Cluster, cluster_url, slot_of};
-use self::cluster::{MEMBERS, place_of, wait_for_replicas};
+use self::cluster::{MEMBERS, place_of};
 use self::queue::Queue;
 pub use self::sentinels::{Sentinels, sentinel_url};
 use crate::data::Data;
@@ -254,6 +254,11 @@ impl Server {
                 state.send_to(self, world, number, &refusal);
                 continue;
             }
+            if let Some(reply) = state.answer_as_former(world, number, &request) {
+                world.tell(format_args!("{}: {number}: {} -> {reply:?}, of the former", state.name, Shown(&request)));
+                state.send_answer(self, world, number, &request, &reply);
+                continue;
+            }
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
             let before = forced.as_ref().map_or(vec![], |key| state.scripts.data().lock().owners(key));
             let owners = state.owners(world);
@@ -284,13 +289,7 @@ impl Server {
                 connection.last = connection.last.max(world.now() + delay);
                 world.tell(format_args!("{}: the answer over connection {number} is slow", state.name));
             }
-            if let Some(connection) = state.connections.get_mut(&number) {
-                let answered = world.now() + wait_for_replicas(&request, &reply);
-                connection.last = connection.last.max(answered);
-            }
-            for reply in reply {
-                state.send_to(self, world, number, &reply);
-            }
+            state.send_answer(self, world, number, &request, &reply);
         }
         if is_over && state.connections.get(&number).is_some_and(|connection| connection.requests.is_empty()) {
             state.remove(world, number);

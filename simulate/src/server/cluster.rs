@@ -30,6 +30,8 @@ pub struct Cluster {
     unheard: Option<(u16, usize, Nanos)>,
     /// The shard whose replica lags, and what it knows.
     lagging: Option<(usize, Data, Queue)>,
+    /// A master that goes on beside its replica, which has taken over.
+    former: Option<Former>,
     /// Whether a master is gone, and its replica has not taken over.
     lacks_master: bool,
     /// Whether members refuse all requests meanwhile.
@@ -46,6 +48,13 @@ struct Moving {
     arrived: BTreeSet<Vec<u8>>,
 }
 
+/// A master that does not know that another one has its shard. Its data is its own.
+struct Former {
+    place: u64,
+    shard: usize,
+    data: Data,
+}
+
 impl Default for Cluster {
     fn default() -> Self {
         let (replica, masters) = MEMBERS.split_last().expect("members");
@@ -57,6 +66,7 @@ impl Default for Cluster {
             moving: None,
             unheard: None,
             lagging: None,
+            former: None,
             lacks_master: false,
             is_down: false,
             sentinels: None,
@@ -72,7 +82,11 @@ impl Cluster {
     }
 
     pub(super) fn is_master(&self, place: u64) -> bool {
-        self.masters.contains(&place)
+        self.masters.contains(&place) || self.is_former(place)
+    }
+
+    fn is_former(&self, place: u64) -> bool {
+        self.former.as_ref().is_some_and(|former| former.place == place)
     }
 
     /// Whether this member has the key's slot.
@@ -99,7 +113,7 @@ impl Cluster {
 
     /// Whether no slot moves, no replica lags, and no master is gone.
     fn is_calm(&self) -> bool {
-        self.moving.is_none() && self.lagging.is_none() && !self.lacks_master
+        self.moving.is_none() && self.lagging.is_none() && self.former.is_none() && !self.lacks_master
     }
 
     fn tell_sentinels(&mut self, world: &World, master: u64, is_gone: bool) {
@@ -111,7 +125,7 @@ impl Cluster {
     /// How many replicas have all writes of a member.
     pub(super) fn copies(&self, place: u64) -> i64 {
         let lags = self.lagging.as_ref().is_some_and(|(shard, ..)| self.masters[*shard] == place);
-        i64::from(!lags)
+        i64::from(!lags && !self.is_former(place))
     }
 
     /// A slot begins to move. Returns the places of the members that lose it and get it.
@@ -133,6 +147,10 @@ impl Cluster {
     pub fn refusal(&self, place: u64, request: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
         let keys = routed(request);
         let slot = slot_of(keys.first()?);
+        let has_not_heard = |former: &Former| former.place == place && former.shard == self.shard(slot);
+        if self.former.as_ref().is_some_and(has_not_heard) {
+            return None;
+        }
         if self.sentinels.is_some() {
             return (!self.is_master(place)).then(|| READ_ONLY.to_owned());
         }
@@ -171,13 +189,17 @@ impl Cluster {
             let port = usize::from(port(place));
             Reply::List(vec![Reply::text("127.0.0.1"), number(port), Reply::text(id(place)), Reply::List(vec![])])
         };
+        let master = |shard: usize| match &self.former {
+            Some(former) if former.place == place && former.shard == shard => place,
+            _ => self.masters[shard],
+        };
         let shards: Vec<usize> =
             (0..SLOTS).map(|slot| self.shard_for(place, u16::try_from(slot).unwrap_or(0), now)).collect();
         let mut first = 0;
         let ranges = shards.chunk_by(|one, other| one == other).map(|range| {
             let last = first + range.len() - 1;
             let replica = (range[0] == 0).then(|| node(self.replica));
-            let words = [number(first), number(last), node(self.masters[range[0]])].into_iter().chain(replica);
+            let words = [number(first), number(last), node(master(range[0]))].into_iter().chain(replica);
             first = last + 1;
             Reply::List(words.collect())
         });
@@ -193,6 +215,22 @@ impl State {
         let data = self.scripts.data().lock();
         let refusal = cluster.refusal(place_of(number), request, is_asking, world.now(), &data);
         refusal.map(Reply::Error)
+    }
+
+    /// Answers for a master that goes on beside its replica. Nobody else hears of it.
+    pub(super) fn answer_as_former(&mut self, world: &World, number: u64, request: &[Vec<u8>]) -> Option<Vec<Reply>> {
+        self.cluster.as_ref().filter(|cluster| cluster.is_former(place_of(number)))?;
+        self.exchange_data();
+        let reply = self.answer(world, number, request);
+        self.scripts.data().lock().forget_changes();
+        self.exchange_data();
+        Some(reply)
+    }
+
+    fn exchange_data(&mut self) {
+        if let Some(former) = self.cluster.as_mut().and_then(|cluster| cluster.former.as_mut()) {
+            std::mem::swap(&mut *self.scripts.data().lock(), &mut former.data);
+        }
     }
 
     /// Notes which keys a request has made at the member that gets their slot.
@@ -214,7 +252,8 @@ impl State {
             "MYID" => Reply::text(id(place_of(number))),
             "INFO" => {
                 let state = if cluster.is_down { "fail" } else { "ok" };
-                Reply::text(format!("cluster_state:{state}\r\ncluster_current_epoch:{}\r\n", cluster.epoch))
+                let epoch = cluster.epoch - u64::from(cluster.is_former(place_of(number)));
+                Reply::text(format!("cluster_state:{state}\r\ncluster_current_epoch:{epoch}\r\n"))
             }
             "SLOTS" => cluster.slots(place_of(number), world.now()),
             _ => Reply::error("ERR unknown subcommand"),
@@ -283,7 +322,8 @@ impl State {
                 world.tell(format_args!("the replica of shard {shard} has all writes"));
             } else {
                 let soon = Duration::from_millis(100 + world.below(500));
-                state.end_master(&server, world, shard, soon);
+                let goes_on = (world.below(2) == 0).then(|| Duration::from_millis(world.below(20_000)));
+                state.end_master(&server, world, shard, soon, goes_on);
             }
         });
     }
@@ -293,29 +333,56 @@ impl State {
         if let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.is_calm()) {
             let shard = world.below(cluster.masters.len() as u64) as usize;
             let delay = Duration::from_millis(100 + world.below(5_000));
-            self.end_master(server, world, shard, delay);
+            self.end_master(server, world, shard, delay, None);
         }
     }
 
-    fn end_master(&mut self, server: &Arc<Server>, world: &Arc<World>, shard: usize, delay: Duration) {
+    /// A master ends, at once or a while after its replica has taken over.
+    fn end_master(
+        &mut self,
+        server: &Arc<Server>,
+        world: &Arc<World>,
+        shard: usize,
+        delay: Duration,
+        goes_on: Option<Duration>,
+    ) {
         let Some(cluster) = &mut self.cluster else { return };
         let place = cluster.masters[shard];
         cluster.lacks_master = true;
         cluster.is_down = world.below(3) == 0;
         cluster.tell_sentinels(world, place, true);
         world.tell(format_args!("the master of shard {shard} ends, and its replica takes over in {delay:?}"));
-        self.end(world, place, delay + Duration::from_millis(world.below(15_000)));
+        let away = delay + Duration::from_millis(world.below(15_000));
+        if goes_on.is_none() {
+            self.end(world, place, away);
+        }
         let server = Arc::clone(server);
         world.at(delay, move |world| {
             let mut state = server.0.lock();
+            let state = &mut *state;
             let Some(cluster) = &mut state.cluster else { return };
             cluster.masters[shard] = std::mem::replace(&mut cluster.replica, place);
             cluster.epoch += 1;
             (cluster.lacks_master, cluster.is_down) = (false, false);
             cluster.tell_sentinels(world, cluster.masters[shard], false);
             world.tell(format_args!("the replica of shard {shard} has taken over"));
+            if let Some(goes_on) = goes_on {
+                world.tell(format_args!("the former master goes on for {goes_on:?}"));
+                let mut data = state.scripts.data().lock().clone();
+                data.is_full = false;
+                cluster.former = Some(Former { place, shard, data });
+                let server = Arc::clone(&server);
+                world.at(goes_on, move |world| server.0.lock().end_former(world, away));
+            }
             state.lose_writes(shard);
         });
+    }
+
+    fn end_former(&mut self, world: &World, away: Duration) {
+        if let Some(former) = self.cluster.as_mut().and_then(|cluster| cluster.former.take()) {
+            world.tell(format_args!("the former master ends at {}", former.place));
+            self.end(world, former.place, away);
+        }
     }
 }
 
