@@ -88,8 +88,8 @@ impl ClientBuilder {
         self.with(|config| (config.watchdog_timeout, config.watchdog_interval) = (timeout, interval))
     }
 
-    /// Sets the largest number of locks that the watchdog renews together, in requests of up to 20 locks. 1 to 1,000.
-    /// Defaults to 100.
+    /// Sets the number of locks that the watchdog renews together, in requests of up to 20 locks: more where the link is
+    /// so slow that the renewal of all would take more than a quarter of the interval. 1 to 1,000. Defaults to 100.
     ///
     /// ```
     /// let client = lockson::Client::builder("redis://localhost")

@@ -52,11 +52,6 @@ impl Refusal {
         Self::of("NOREPLICAS", text).advising("bring them back; until then locks that wait for them expire")
     }
 
-    /// The refusal of a redirection to a connection that another server has.
-    pub(crate) fn redirection_to_another_server() -> Self {
-        Self::of("ERR", "The client ID you want redirect to does not exist")
-    }
-
     fn of(word: &str, text: &str) -> Self {
         let (word, text) = (word.to_owned(), shortened(text));
         Self(Box::new(Parts { word, text, server: None, advice: None, of_login: false }))

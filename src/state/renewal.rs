@@ -102,10 +102,24 @@ impl RenewalRounds {
         batches
     }
 
-    /// Returns the time limit of a request with this first hold; `None` if this round sends no more requests: a silent
-    /// server costs one time-out in each round, however many batches wait.
-    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn) -> Option<Instant> {
-        if self.in_vain >= self.command_timeout {
+    /// Returns the number of batches to send by one write, where one took so long: most rounds of so many batches end
+    /// within a quarter of the interval.
+    pub(crate) fn batches_at_once(&self, batches: usize, took: Duration) -> usize {
+        let writes = (self.interval / 4).as_micros() / took.as_micros().max(1);
+        batches.div_ceil(usize::try_from(writes).unwrap_or(usize::MAX).max(1)).min(MOST_BATCHES_AT_ONCE)
+    }
+
+    /// Whether a write of this round was not answered.
+    pub(crate) fn was_in_vain(&self) -> bool {
+        !self.in_vain.is_zero()
+    }
+
+    /// Returns the time limit of a request with this first hold, where the last write took so long; `None` if this round
+    /// does not send it: a silent server costs one time-out in each round, however many batches wait, and a check is not
+    /// begun where its answer would probably come after the next tick.
+    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn, took: Duration) -> Option<Instant> {
+        let is_too_late = first.is_look() && now.after((took * 2).min(self.interval / 2)) > self.next_tick;
+        if is_too_late || self.in_vain >= self.command_timeout {
             return None;
         }
         // The limit leaves time to try again before the first hold expires, and a check leaves time for renewals.
@@ -269,3 +283,5 @@ const LOOKS_AT_ONCE: usize = 500;
 const LOCKS_IN_A_REQUEST: usize = 20;
 /// The number of renewals that are sent together.
 const REQUESTS_AT_ONCE: usize = 100;
+/// The answers to so many renewals of one lock each fit into the buffers of a connection.
+pub(crate) const MOST_BATCHES_AT_ONCE: usize = 32;

@@ -56,6 +56,8 @@ pub(crate) struct Watch {
     torn: Instant,
     /// The earliest time of the next attempt.
     not_before: Instant,
+    /// The earliest time of the next request about all holds.
+    not_asked_before: Instant,
     pause: Duration,
     /// Whether the observer was told that losses are reported late.
     complained: bool,
@@ -89,7 +91,14 @@ pub(crate) enum WatchStep {
 
 impl Watch {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { torn: now, not_before: now, pause: FIRST_PAUSE, gone_since: now, ..Self::default() }
+        Self {
+            torn: now,
+            not_before: now,
+            not_asked_before: now,
+            pause: FIRST_PAUSE,
+            gone_since: now,
+            ..Self::default()
+        }
     }
 
     /// Starts to watch: the first hold exists.
@@ -178,6 +187,7 @@ impl Watch {
     fn answer(&mut self, now: Instant, in_time: bool) -> WatchStep {
         match self.question {
             Some(_) if !in_time => WatchStep::Rest(Some(self.torn.after(LONGEST_REUNION))),
+            Some(_) if now < self.not_asked_before => WatchStep::Rest(Some(self.not_asked_before)),
             Some(all) => {
                 self.question = None;
                 if all == AllHolds::Renew {
@@ -196,8 +206,9 @@ impl Watch {
         self.complained = false;
     }
 
-    /// Records that the server does not know the listening connection. Returns whether to replace the listening
-    /// connection: only once, because the name may lead the two connections to different servers.
+    /// Records that the server does not know the listening connection, or seems to be another one. Returns whether to
+    /// replace the listening connection: only once, because the name may lead the two connections to different servers,
+    /// or to different addresses of one.
     pub(crate) fn wrong_server(&mut self, now: Instant) -> bool {
         self.rest(now);
         !std::mem::replace(&mut self.wrong_server, true)
@@ -213,10 +224,10 @@ impl Watch {
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// Records the end and the duration of a request about all holds. The next request waits in proportion, so that a
-    /// client that flushes all the time costs only a part of the watchdog.
+    /// Records the end and the duration of a request about all holds that was answered. The next request waits in
+    /// proportion, so that a client that flushes all the time costs only a part of the watchdog.
     pub(crate) fn asked(&mut self, now: Instant, took: Duration) {
-        self.not_before = self.not_before.max(now.after(took * 4));
+        self.not_asked_before = now.after((took * 4).min(LONGEST_REST));
     }
 
     /// Rests after an attempt, for instance where the server was not reached or did not answer.
@@ -235,6 +246,7 @@ fn without_number() -> Error {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+const LONGEST_REST: Duration = Duration::from_secs(4);
 /// After this time without a failure the pauses start anew.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 /// This number of gone holds within a burst puts all holds in question.

@@ -10,7 +10,7 @@ use crate::conn::dialer::Dialer;
 use crate::conn::introduction::{Hello, Purpose};
 use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
-use crate::error::{Refusal, Stop};
+use crate::error::Stop;
 use crate::reply::command;
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Identity, Limits};
@@ -77,14 +77,15 @@ impl DedicatedConnection {
         Ok(())
     }
 
-    /// Redirects the invalidation messages about keys that this connection reads to `listener`. Another server may
-    /// have given the id of `listener` to a client of its own, so nothing is sent there.
-    pub(crate) fn track(&mut self, listener: &Identity, deadline: Instant) -> Result<(), Fault> {
-        self.open(deadline)?;
-        if self.connection.as_ref().is_some_and(|connection| !connection.leads_where(listener)) {
-            return Err(Fault::Refused(Refusal::redirection_to_another_server()));
-        }
-        let request = command("CLIENT", ("TRACKING", "ON", "REDIRECT", listener.id, "NOLOOP"));
+    /// Whether the open connection reaches the server of the connection of `identity`, as far as addresses tell.
+    pub(crate) fn leads_where(&self, identity: &Identity) -> bool {
+        self.connection.as_ref().is_none_or(|connection| connection.leads_where(identity))
+    }
+
+    /// Redirects the invalidation messages about keys that this connection reads to the connection with the id
+    /// `number`.
+    pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
+        let request = command("CLIENT", ("TRACKING", "ON", "REDIRECT", number, "NOLOOP"));
         self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
     }
 

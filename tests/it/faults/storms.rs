@@ -175,7 +175,7 @@ fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
 
 #[test]
 fn a_slow_link_loses_no_renewal_of_many_locks() {
-    const LOCKS: usize = 500;
+    const LOCKS: usize = 4_000;
     let rig = Rig::start();
     let client = rig.builder().watchdog(Duration::from_secs(4), Duration::from_secs(1)).connect().unwrap();
     let names: Vec<_> = (0..LOCKS).map(|number| format!("slow {number}")).collect();

@@ -9,7 +9,7 @@ use crate::error::{Error, Refusal};
 use crate::owner::ThreadId;
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
-use crate::state::renewal::{self, Lesson, RenewalRounds, RenewalTurn, next_look};
+use crate::state::renewal::{self, Batch, Lesson, RenewalRounds, RenewalTurn, next_look};
 use crate::state::watch::AllHolds;
 use crate::time::Instant;
 use crate::transport::Slot;
@@ -94,12 +94,14 @@ pub(crate) struct Renewer {
     by_key: Vec<Due>,
     /// The time of the next round: soon after a failure, otherwise at the next tick.
     pub(crate) next_round: Instant,
+    /// The time in which the last write was answered.
+    took: Duration,
 }
 
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         let rounds = RenewalRounds::new(now, interval, batch, command_timeout);
-        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![] }
+        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![], took: Duration::ZERO }
     }
 
     /// Runs a round: renews due holds and checks holds in question.
@@ -143,9 +145,21 @@ impl Renewer {
         });
     }
 
-    /// Sends batch after batch. Holds that come into question meanwhile do not wait for the last batch.
+    /// Whether a write of the last round was not answered.
+    pub(crate) fn was_in_vain(&self) -> bool {
+        self.rounds.was_in_vain()
+    }
+
+    /// Sends batch after batch, on a slow link several by one write. Holds that come into question meanwhile do not
+    /// wait for the last batch.
     fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
-        for batch in self.rounds.in_batches(due) {
+        let mut batches = self.rounds.in_batches(due).into_iter().peekable();
+        while let Some(mut batch) = batches.next() {
+            for _ in 1..self.rounds.batches_at_once(batches.len() + 1, self.took) {
+                let is_like = |next: &Batch<_>| !batch[0][0].turn.is_look() && !next[0][0].turn.is_look();
+                let Some(next) = batches.next_if(is_like) else { break };
+                batch.extend(next);
+            }
             let urgent = host.urgent();
             let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, RenewalTurn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
@@ -167,12 +181,13 @@ impl Renewer {
             return;
         };
         let sent = Instant::now();
-        let Some(deadline) = self.rounds.ask_until(sent, first) else {
+        let Some(deadline) = self.rounds.ask_until(sent, first, self.took) else {
             requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn.put_off()));
             return;
         };
         let outcomes = host.ask(&requests, deadline);
         let answered = Instant::now();
+        self.took = sent.until(answered);
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),

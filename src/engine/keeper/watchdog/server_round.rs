@@ -331,4 +331,4 @@ const MOST_TOUCHED: usize = 3;
 /// A hold that was granted or handed over stays this long at most.
 const LONGEST_STAY: Duration = Duration::from_secs(1);
 /// With less time left, a reply would probably arrive too late.
-pub(super) const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);

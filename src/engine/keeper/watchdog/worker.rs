@@ -8,7 +8,7 @@ use crate::engine::cells::hub::{Hub, Subscription};
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
-use crate::engine::keeper::watchdog::server_round::{SHORTEST_ATTEMPT, ServerRound};
+use crate::engine::keeper::watchdog::server_round::ServerRound;
 use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::ServerTrouble;
@@ -130,7 +130,7 @@ impl Worker {
         if self.watch.found_gone(now, gone, asked.all.is_some()) {
             self.next_step = Some(now);
         }
-        if asked.all.is_some() {
+        if asked.all.is_some() && !self.renewer.was_in_vain() {
             self.watch.asked(now, started.until(now));
         }
     }
@@ -151,16 +151,21 @@ impl Worker {
         loop {
             let now = Instant::now();
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());
-            // A silent server must not delay the next renewal.
-            let deadline =
-                now.after(keeper.config.command_timeout).min(self.renewer.next_round.max(now.after(SHORTEST_ATTEMPT)));
+            // A silent server must leave the next renewal its time.
+            let deadline = now.after(keeper.config.command_timeout.min(keeper.watchdog_lease.duration() / 4));
             match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     if self.connection.open(deadline).is_err() {
                         self.watch.rest(Instant::now());
                     }
                 }
-                WatchStep::Track(listener) => match self.connection.track(&listener, deadline) {
+                // Another server may have given the number of the listening connection to a client of its own.
+                WatchStep::Track(listener)
+                    if !self.connection.leads_where(&listener) && self.watch.wrong_server(now) =>
+                {
+                    hub.is_unknown(&listener);
+                }
+                WatchStep::Track(listener) => match self.connection.track(listener.id, deadline) {
                     Ok(()) => self.watch.tracked(),
                     Err(Fault::Refused(refusal))
                         if refusal.is_of_redirection() && self.watch.wrong_server(Instant::now()) =>

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use lockson::Loss;
+use lockson::{Client, Loss};
 use lockson_harness::proxy::{Then, When};
 use lockson_harness::{RedisServer, eventually};
 
@@ -164,4 +164,36 @@ fn changes_are_not_told_to_a_client_of_another_server() {
     assert!(connections_of(&successor)[1].parse::<u64>().unwrap() > listening);
     successor.run(&["DEL", "moved"]);
     assert_eq!(guard.wait_lost(AT_ONCE), Some(Loss::Gone));
+}
+
+#[test]
+fn holds_are_watched_again_soon_after_an_outage() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let renewed = client.get_lock("renewed").owned().lock().unwrap();
+    let leased = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
+    eventually(SOON, "both are watched", || server.tracked_keys() >= 2);
+    // The question about all holds is asked meanwhile, and is not answered.
+    server.pause();
+    thread::sleep(ms(7_500));
+    server.resume();
+    thread::sleep(ms(2_000)); // for both connections, and for the question
+    server.run(&["DEL", "renewed", "leased"]);
+    assert_eq!(leased.wait_lost(ms(1_000) + SCHEDULING), Some(Loss::Gone));
+    assert_eq!(renewed.wait_lost(ms(1_000) + SCHEDULING), Some(Loss::Gone));
+}
+
+#[test]
+fn a_slow_link_does_not_end_the_watch() {
+    let rig = Rig::start();
+    let client = rig.builder().watchdog(ms(4_000), ms(700)).connect().unwrap();
+    let renewed = client.get_lock("renewed").owned().lock().unwrap();
+    let leased = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
+    eventually(SOON, "both are watched", || rig.server.tracked_keys() >= 2);
+    rig.proxy.rule(When::any().always(), Then::DelayReply(ms(200)));
+    rig.server.run(&["CLIENT", "KILL", "ID", &connections_of(&rig.server)[0]]);
+    thread::sleep(ms(4_000)); // several times what a connection and the request to be told need
+    rig.server.run(&["DEL", "leased"]);
+    assert_eq!(leased.wait_lost(AT_ONCE), Some(Loss::Gone));
+    assert!(renewed.is_held());
 }

@@ -11,6 +11,7 @@ use crate::engine::cells::registry::Registry;
 use crate::error::{ErrorKind, Loss, Refusal};
 use crate::name::LockName;
 use crate::state::ledger::{CutNumber, GuardNumber, Phase};
+use crate::state::renewal::MOST_BATCHES_AT_ONCE;
 use crate::time::Lease;
 use crate::transport::Fault;
 
@@ -399,7 +400,7 @@ impl RenewalHost for World {
             return Ok(vec![Ok(self.look(&requests[0], deadline)?)]);
         }
         assert!(!self.is_elsewhere, "no other server delays a batch");
-        assert!(requests.iter().map(Vec::len).sum::<usize>() <= self.plan.batch);
+        assert!(requests.iter().map(Vec::len).sum::<usize>() <= self.plan.batch * MOST_BATCHES_AT_ONCE);
         let first = requests.iter().map(|request| request[0].turn.good_until).min().unwrap();
         assert!(self.asked_until <= first || self.thinned, "the batch that ends first comes first");
         self.asked_until = first;
@@ -493,8 +494,8 @@ impl World {
     /// Begins a write. Returns its fate.
     fn begin(&mut self, requests: &[&[&Due]], locks: &[(usize, Option<Lease>)], deadline: Instant) -> Fate {
         let sent = Instant::now();
-        let family = requests[0][0].hold.kind.family();
         for request in requests {
+            let family = request[0].hold.kind.family();
             assert!(request.iter().all(|due| due.hold.kind.family() == family));
             assert!(request.is_sorted_by_key(|due| due.turn.good_until), "those that end first come first");
         }
