@@ -24,10 +24,10 @@ const fn budget(name: &'static str, instructions: u64, allocations: u64, system_
 
 const BUDGETS: &[Budget] = &[
     budget("pair", 10_550, 1, 8),
-    budget("re-entry", 9_650, 0, 8),
+    budget("re-entry", 9_850, 0, 8),
     budget("fair-pair", 13_150, 1, 8),
     budget("read-pair", 12_350, 3, 8),
-    budget("semaphore-pair", 11_800, 3, 8),
+    budget("semaphore-pair", 12_000, 3, 8),
     budget("permits-pair", 15_750, 7, 8),
     budget("multi-lock-of-10", 140_000, 111, 17),
 ];

@@ -69,7 +69,14 @@ impl Engine {
         bounds: Bounds,
     ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
         // The numbers are those of the turn: before it, a side that was left to expire may be counted that is over.
-        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?;
+        let turn = match hold.requests.free_turn() {
+            Some(turn) => turn,
+            None => {
+                // The turn may be that of this thread, in a callback that is told of the loss of this hold.
+                self.keeper.must_be_live(hold)?;
+                hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?
+            }
+        };
         let side = request.kind.side();
         let (held, counts, raise) = self.keeper.with_ledger(hold, |ledger, now| {
             (ledger.counts(), ledger.counts_after_reentry(now, side), ledger.raise(now, request.lease))

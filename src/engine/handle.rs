@@ -117,9 +117,9 @@ impl Handle {
         self.0.0.fair_patience
     }
 
-    /// The server of a lock as error texts show it.
+    /// The server of a lock as error texts show it; nothing in a forked child, whose takes fail.
     pub(crate) fn server_of(&self, name: &LockName) -> String {
-        self.0.0.sender.server(name).label()
+        self.look().map_or_else(String::new, |engine| engine.sender.server(name).label())
     }
 
     /// The largest difference between the clocks of the server and of Redisson clients, in ms.

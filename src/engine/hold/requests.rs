@@ -49,6 +49,12 @@ impl Requests {
         requests
     }
 
+    /// Takes the turn if no request is under way.
+    pub(crate) fn free_turn(&self) -> Option<RequestTurn<'_>> {
+        let mut state = self.state.lock();
+        (!mem::replace(&mut state.under_way, true)).then(|| RequestTurn(self))
+    }
+
     /// Waits for the turn until `until`. Without the turn nothing is sent.
     pub(crate) fn turn(&self, until: Instant) -> Result<RequestTurn<'_>> {
         let mut state = self.state.lock();

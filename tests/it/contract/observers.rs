@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use crossbeam_channel::{Sender, unbounded};
-use lockson::{Cancel, Client, Durability, HoldEnded, Lock, Observer, OwnedLock};
+use lockson::{Cancel, Client, Durability, Guard, HoldEnded, Lock, Observer, OwnedLock};
 use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
 use super::for_every_single_kind;
 use crate::support::faults::Rig;
-use crate::support::{Events, SOON, client, fresh, joined, ms};
+use crate::support::{Events, SCHEDULING, SOON, client, fresh, joined, ms, timed};
 
 fn observed(events: &Events) -> Client {
     Client::builder(&RedisServer::shared().url()).observer(events.clone()).connect().unwrap()
@@ -174,4 +174,31 @@ fn a_take_in_doubt_is_cleared_away_beside_an_observer() {
         assert!(heard.recv_timeout(SOON * 2).unwrap().unwrap(), "nobody holds the lock");
         joined(waiter).unwrap_err();
     });
+}
+
+#[test]
+fn an_observer_of_a_loss_is_told_at_once_that_its_hold_is_lost() {
+    let (server, name) = (RedisServer::start(), fresh("lost"));
+    let (slot, (told, heard)) = (Arc::new(OnceLock::<Lock>::new()), unbounded());
+    let again = Arc::clone(&slot);
+    let observer = Events::acting(move |event, _| {
+        if event.starts_with("lost") {
+            told.send(again.get().unwrap().try_lock().map(drop)).unwrap();
+        }
+    });
+    // Nobody tells of the loss but the requests of the thread.
+    server.run(&["ACL", "SETUSER", "unwatched", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"]);
+    let url = server.url().replace("redis://", "redis://unwatched:secret@");
+    let client = Client::builder(&url).observer(observer).connect().unwrap();
+    let lock = client.get_lock(&name);
+    slot.set(lock.clone()).unwrap();
+    let finds: [fn(&Lock, &Guard) -> lockson::Result<()>; 2] =
+        [|lock, _| lock.try_lock().map(drop), |_, outer| outer.extend(SOON)];
+    for finds in finds {
+        let outer = lock.lock().unwrap();
+        server.run(&["DEL", &name]);
+        let (took, found) = timed(|| finds(&lock, &outer));
+        assert!(found.unwrap_err().is_lost() && heard.recv_timeout(SOON).unwrap().unwrap_err().is_lost());
+        assert!(took < ms(1_000) + SCHEDULING, "{took:?}");
+    }
 }
