@@ -46,10 +46,14 @@ observer! {
     ///
     /// A method runs on the thread of its event, also on threads of the client, so it must return soon; a slow method
     /// delays renewals. The client knows a grant before it tells of it, and no mutex is held during the call, so a
-    /// method may take locks and close the client. One exception: while several locks are released or extended
+    /// method may take locks and close the client, with two exceptions. While several locks are released or extended
     /// together, a loss that Redis answers is told before the calls of the other locks are over, and a method that uses
-    /// a lock of the same group then waits for them as for a mute server. A panic ends only the method itself. A child
-    /// that a method forks must call `exec` or `exit` at once. Each method does nothing by default.
+    /// a lock of the same group then waits for them as for a mute server. And [`waiting`](Self::waiting) and
+    /// [`still_waiting`](Self::still_waiting) are told in front of the other threads of the process that wait for the
+    /// lock: a method that waits there for the same lock, or for one whose holder wants it, waits for itself.
+    ///
+    /// A panic ends only the method itself. A child that a method forks must call `exec` or `exit` at once. Each method
+    /// does nothing by default.
     ///
     /// ```
     /// use lockson::{LockLost, Observer};
