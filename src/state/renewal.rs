@@ -14,8 +14,10 @@ pub(crate) struct RenewalRounds {
     /// The time of the next renewal of all holds. Ticks are `interval` apart, whatever the duration of a round.
     pub(crate) next_tick: Instant,
     interval: Duration,
-    /// The largest number of locks that are renewed by one write.
+    /// The number of locks that are renewed by one write, but on a slow link.
     batch: usize,
+    /// The time after which the last write was answered.
+    pub(crate) took: Duration,
     command_timeout: Duration,
     /// The sending time of the first failed request since renewals worked.
     failing_since: Option<Instant>,
@@ -102,10 +104,10 @@ impl RenewalRounds {
         batches
     }
 
-    /// Returns the number of batches to send by one write, where one took so long: most rounds of so many batches end
-    /// within a quarter of the interval.
-    pub(crate) fn batches_at_once(&self, batches: usize, took: Duration) -> usize {
-        let writes = (self.interval / 4).as_micros() / took.as_micros().max(1);
+    /// Returns how many of these batches to send by one write, so that all are answered within a quarter of the
+    /// interval.
+    pub(crate) fn batches_at_once(&self, batches: usize) -> usize {
+        let writes = (self.interval / 4).as_micros() / self.took.as_micros().max(1);
         batches.div_ceil(usize::try_from(writes).unwrap_or(usize::MAX).max(1)).min(MOST_BATCHES_AT_ONCE)
     }
 
@@ -114,11 +116,12 @@ impl RenewalRounds {
         !self.in_vain.is_zero()
     }
 
-    /// Returns the time limit of a request with this first hold, where the last write took so long; `None` if this round
-    /// does not send it: a silent server costs one time-out in each round, however many batches wait, and a check is not
-    /// begun where its answer would probably come after the next tick.
-    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn, took: Duration) -> Option<Instant> {
-        let is_too_late = first.is_look() && now.after((took * 2).min(self.interval / 2)) > self.next_tick;
+    /// Returns the time limit of a request with this first hold; `None` if this round does not send it: a silent server
+    /// costs one time-out in each round, however many batches wait, and a check is not begun where its answer would
+    /// probably come after the next tick.
+    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn) -> Option<Instant> {
+        // A check of some kinds takes two round trips.
+        let is_too_late = first.is_look() && now.after((self.took * 2).min(self.interval / 2)) > self.next_tick;
         if is_too_late || self.in_vain >= self.command_timeout {
             return None;
         }

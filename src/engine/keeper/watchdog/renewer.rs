@@ -94,14 +94,12 @@ pub(crate) struct Renewer {
     by_key: Vec<Due>,
     /// The time of the next round: soon after a failure, otherwise at the next tick.
     pub(crate) next_round: Instant,
-    /// The time in which the last write was answered.
-    took: Duration,
 }
 
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         let rounds = RenewalRounds::new(now, interval, batch, command_timeout);
-        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![], took: Duration::ZERO }
+        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![] }
     }
 
     /// Runs a round: renews due holds and checks holds in question.
@@ -155,7 +153,7 @@ impl Renewer {
     fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
         let mut batches = self.rounds.in_batches(due).into_iter().peekable();
         while let Some(mut batch) = batches.next() {
-            for _ in 1..self.rounds.batches_at_once(batches.len() + 1, self.took) {
+            for _ in 1..self.rounds.batches_at_once(batches.len() + 1) {
                 let is_like = |next: &Batch<_>| !batch[0][0].turn.is_look() && !next[0][0].turn.is_look();
                 let Some(next) = batches.next_if(is_like) else { break };
                 batch.extend(next);
@@ -181,17 +179,17 @@ impl Renewer {
             return;
         };
         let sent = Instant::now();
-        let Some(deadline) = self.rounds.ask_until(sent, first, self.took) else {
+        let Some(deadline) = self.rounds.ask_until(sent, first) else {
             requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn.put_off()));
             return;
         };
         let outcomes = host.ask(&requests, deadline);
         let answered = Instant::now();
-        self.took = sent.until(answered);
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
         };
+        self.rounds.took = sent.until(answered);
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {

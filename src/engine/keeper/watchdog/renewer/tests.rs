@@ -96,13 +96,16 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         if tick {
             (vain_elsewhere, most_elsewhere) = (Duration::ZERO, timeout + ms(50));
         }
-        let mut must = vec![];
+        let (mut must, mut checks) = (vec![], vec![]);
         for (which, held) in world.held.iter_mut().enumerate() {
             (held.asked, held.confirmed, held.renewed, held.tried) = (false, false, false, false);
             let retry = held.failed.is_some_and(|failed| failed.after(soon(plan)) <= now);
             let named = asked.all.is_some() || asked.holds.iter().any(|hold| hold.number == held.hold.number);
             if held.is_live() && (named || held.is_watched() && (tick || retry)) {
                 must.push((which, held.is_watched()));
+            }
+            if !held.is_watched() || !(tick || retry || asked.all == Some(AllHolds::Renew)) {
+                checks.push(which);
             }
         }
         (world.vain, world.asked_until, world.thinned) = (Duration::ZERO, START, false);
@@ -115,13 +118,15 @@ fn play(plan: &Plan) -> Vec<(Instant, Vec<usize>)> {
         assert!(vain_elsewhere <= most_elsewhere, "a mute server elsewhere costs little more than a time-out a tick");
         most_elsewhere += timeout / 10 + ms(50);
         // Holds without a request in this round were postponed.
-        // So is a check whose answer would come after the tick.
-        let spent = world.vain >= timeout || Instant::now().after(interval / 2) > next_tick;
+        let spent = world.vain >= timeout;
+        let is_near_tick = Instant::now().after(interval / 2) > next_tick;
         for (which, held) in world.held.iter_mut().enumerate() {
             let wanted = held.is_live();
             assert!(!held.disowned || !held.is_live(), "what the server calls lost is lost");
             // A release meanwhile sends a request, too.
             let had_its_turn = must.contains(&(which, held.is_watched()));
+            // A check whose answer would come after the tick is put off, too.
+            let spent = spent || (is_near_tick && checks.contains(&which));
             if had_its_turn && wanted {
                 assert!(held.asked || held.confirmed || spent, "{which} had its turn and was left out");
             }
