@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use lockson::{Cancel, Client, Durability, Guard, HoldEnded, Lock, Observer, OwnedLock};
 use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
@@ -128,21 +128,32 @@ fn an_observer_may_take_what_a_release_of_several_ends() {
     assert!(heard.recv_timeout(SOON).unwrap(), "the lock beside it is free by then");
 }
 
-#[test]
-fn an_observer_of_a_loss_may_take_the_lock_of_a_failed_take() {
-    let (server, name) = (RedisServer::start(), fresh("durable"));
+/// A client that only its own requests tell of a loss, its lock, and what its observer of a loss does with the lock.
+fn acting_on_a_loss<T: Send + 'static>(
+    server: &RedisServer,
+    name: &str,
+    act: impl Fn(&Lock) -> T + Send + Sync + 'static,
+) -> (Client, Lock, Receiver<T>) {
     server.run(&["ACL", "SETUSER", "unwatched", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"]);
     let (slot, (told, heard)) = (Arc::new(OnceLock::<Lock>::new()), unbounded());
     let again = Arc::clone(&slot);
     let observer = Events::acting(move |event, _| {
         if event.starts_with("lost") {
-            told.send(again.get().unwrap().try_lock_for(SOON * 2).map(|taken| taken.is_some())).unwrap();
+            told.send(act(again.get().unwrap())).unwrap();
         }
     });
     let url = server.url().replace("redis://", "redis://unwatched:secret@");
     let client = Client::builder(&url).observer(observer).connect().unwrap();
-    let lock = client.get_lock(&name);
+    let lock = client.get_lock(name);
     slot.set(lock.clone()).unwrap();
+    (client, lock, heard)
+}
+
+#[test]
+fn an_observer_of_a_loss_may_take_the_lock_of_a_failed_take() {
+    let (server, name) = (RedisServer::start(), fresh("durable"));
+    let takes = |lock: &Lock| lock.try_lock_for(SOON * 2).map(|taken| taken.is_some());
+    let (client, lock, heard) = acting_on_a_loss(&server, &name, takes);
     let older = lock.owned().lock().unwrap();
     thread::scope(|scope| {
         let copied = lock.with_durability(Durability::replicas(1).within(ms(50)));
@@ -179,19 +190,7 @@ fn a_take_in_doubt_is_cleared_away_beside_an_observer() {
 #[test]
 fn an_observer_of_a_loss_is_told_at_once_that_its_hold_is_lost() {
     let (server, name) = (RedisServer::start(), fresh("lost"));
-    let (slot, (told, heard)) = (Arc::new(OnceLock::<Lock>::new()), unbounded());
-    let again = Arc::clone(&slot);
-    let observer = Events::acting(move |event, _| {
-        if event.starts_with("lost") {
-            told.send(again.get().unwrap().try_lock().map(drop)).unwrap();
-        }
-    });
-    // Nobody tells of the loss but the requests of the thread.
-    server.run(&["ACL", "SETUSER", "unwatched", "on", ">secret", "~*", "&*", "+@all", "-client|tracking"]);
-    let url = server.url().replace("redis://", "redis://unwatched:secret@");
-    let client = Client::builder(&url).observer(observer).connect().unwrap();
-    let lock = client.get_lock(&name);
-    slot.set(lock.clone()).unwrap();
+    let (_client, lock, heard) = acting_on_a_loss(&server, &name, |lock| lock.try_lock().map(drop));
     let finds: [fn(&Lock, &Guard) -> lockson::Result<()>; 2] =
         [|lock, _| lock.try_lock().map(drop), |_, outer| outer.extend(SOON)];
     for finds in finds {
