@@ -89,6 +89,12 @@ impl Cluster {
         self.former.as_ref().is_some_and(|former| former.place == place)
     }
 
+    /// The master of a shard, as far as this member knows.
+    fn master_for(&self, place: u64, shard: usize) -> u64 {
+        let is_former = self.former.as_ref().is_some_and(|former| (former.place, former.shard) == (place, shard));
+        if is_former { place } else { self.masters[shard] }
+    }
+
     /// Whether this member has the key's slot.
     pub(super) fn is_at(&self, place: u64, key: &[u8]) -> bool {
         self.masters[self.shard(slot_of(key))] == place
@@ -147,8 +153,7 @@ impl Cluster {
     pub fn refusal(&self, place: u64, request: &[Vec<u8>], is_asking: bool, now: Nanos, data: &Data) -> Option<String> {
         let keys = routed(request);
         let slot = slot_of(keys.first()?);
-        let has_not_heard = |former: &Former| former.place == place && former.shard == self.shard(slot);
-        if self.former.as_ref().is_some_and(has_not_heard) {
+        if self.is_former(place) && self.master_for(place, self.shard(slot)) == place {
             return None;
         }
         if self.sentinels.is_some() {
@@ -189,17 +194,13 @@ impl Cluster {
             let port = usize::from(port(place));
             Reply::List(vec![Reply::text("127.0.0.1"), number(port), Reply::text(id(place)), Reply::List(vec![])])
         };
-        let master = |shard: usize| match &self.former {
-            Some(former) if former.place == place && former.shard == shard => place,
-            _ => self.masters[shard],
-        };
         let shards: Vec<usize> =
             (0..SLOTS).map(|slot| self.shard_for(place, u16::try_from(slot).unwrap_or(0), now)).collect();
         let mut first = 0;
         let ranges = shards.chunk_by(|one, other| one == other).map(|range| {
             let last = first + range.len() - 1;
             let replica = (range[0] == 0).then(|| node(self.replica));
-            let words = [number(first), number(last), node(master(range[0]))].into_iter().chain(replica);
+            let words = [number(first), number(last), node(self.master_for(place, range[0]))].into_iter().chain(replica);
             first = last + 1;
             Reply::List(words.collect())
         });
