@@ -113,10 +113,9 @@ impl Keeper {
                 if answer.unfenceable {
                     turn.keep_in_doubt(InDoubt { fenceable: vec![], unfenceable: true });
                 }
-                let last_cut = turn.last_cut();
                 Ok(self.with_ledger(hold, |ledger, now| {
                     if !answer.unfenceable {
-                        ledger.cut_is_over(last_cut, answer.clear_since);
+                        ledger.cut_is_over(answer.clear_since);
                     }
                     learn(ledger, now, &answer)
                 }))

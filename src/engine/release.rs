@@ -147,21 +147,15 @@ impl Engine {
             self.cells.registry.remove(hold);
         }
         let outcome = match release {
-            Release::Partial(remaining) => {
-                self.keeper.schedule_if_observed(hold);
-                match self.keeper.begin_part(hold, remaining, bounds) {
-                    Ok(Some(mut part)) => {
-                        part.ends = is_empty;
-                        return Begun::Part(part);
+            Release::Partial => match self.keeper.begin_part(hold, is_empty, bounds) {
+                Ok(Some(part)) => return Begun::Part(part),
+                outcome => {
+                    if is_empty {
+                        self.keeper.tell_end(hold, None, None, true);
                     }
-                    outcome => {
-                        if is_empty {
-                            self.keeper.tell_end(hold, None, None, true);
-                        }
-                        outcome.map(|_| ())
-                    }
+                    outcome.map(|_| ())
                 }
-            }
+            },
             Release::Last => match hold.requests.turn(bounds.end) {
                 Ok(turn) => return Begun::Last(LastRelease { hold, publishing: None, turn }),
                 Err(error) => {

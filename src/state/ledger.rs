@@ -40,7 +40,6 @@ struct Rare {
     /// The expiry of each side whose guard was left to expire; binding also after the last guard.
     kept: [Option<Instant>; 2],
     cut: Option<Cut>,
-    next_cut: u64,
 }
 
 /// The promise to one guard.
@@ -56,17 +55,12 @@ pub(crate) enum Promise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GuardNumber(u32);
 
-/// Identifies a partial release of a hold; later releases have greater numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CutNumber(u64);
-
-/// A partial release, which may lower the time to live. A request sent before this release was answered may have run
-/// first, and then its time to live was lowered, too.
+/// The newest partial release, which may lower the time to live. A request sent before this release was over may have
+/// run first, and then its time to live was lowered, too.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    number: CutNumber,
     lease: Lease,
-    /// The time of the reply; `None` while the release may still run.
+    /// From here on the release runs no more; `None` while it may still run.
     over: Option<Instant>,
 }
 
@@ -91,8 +85,8 @@ pub(crate) enum Phase {
 /// The request that the release of a guard needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Release {
-    /// Write the remaining count and time to live.
-    Partial(Remaining),
+    /// Write what remains; see [`Ledger::remaining`].
+    Partial,
     /// Release the lock.
     Last,
     /// The hold was lost before; fields in Redis may have to be removed.
@@ -106,7 +100,6 @@ pub(crate) enum Release {
 pub(crate) struct Remaining {
     pub(crate) counts: Counts,
     pub(crate) lease: Lease,
-    pub(crate) cut: CutNumber,
 }
 
 impl Ledger {
@@ -191,11 +184,9 @@ impl Ledger {
         }
     }
 
-    /// Records that this partial release and earlier ones run no more after `over`.
-    pub(crate) fn cut_is_over(&mut self, number: CutNumber, over: Instant) {
-        if let Some(cut) = self.rare.as_mut().and_then(|rare| rare.cut.as_mut())
-            && cut.number <= number
-        {
+    /// Records that the newest partial release runs no more after `over`.
+    pub(crate) fn cut_is_over(&mut self, over: Instant) {
+        if let Some(cut) = self.rare.as_mut().and_then(|rare| rare.cut.as_mut()) {
             cut.over.get_or_insert(over);
         }
     }
@@ -224,43 +215,33 @@ impl Ledger {
             self.phase = Phase::Releasing;
             return Release::Last;
         }
-        let remaining = self.cut_down(now);
         if self.guards.is_empty() {
             self.phase = Phase::Done;
         }
-        Release::Partial(remaining)
+        Release::Partial
     }
 
-    /// Returns the present content of a partial release that was never answered; `None` when the hold is over.
-    pub(crate) fn repeated_release(&mut self, now: Instant) -> Option<Remaining> {
+    /// Returns the counts and the time to live for a partial release that is sent now, which may lower the time to live;
+    /// or the phase of a hold that is over.
+    pub(crate) fn remaining(&mut self, now: Instant) -> Result<Remaining, Phase> {
         let is_held = match self.look(now) {
             Phase::Live => !self.guards.is_empty(),
             // The last guard is gone, and an earlier guard left its side to expire.
             Phase::Done => self.is_kept(now),
             Phase::Releasing | Phase::Lost(_) => false,
         };
-        is_held.then(|| self.cut_down(now))
-    }
-
-    /// Returns the remaining counts and time to live. The release may lower the time to live.
-    fn cut_down(&mut self, now: Instant) -> Remaining {
-        let counts = self.counts_on_wire(now);
+        if !is_held {
+            return Err(self.phase);
+        }
         let lease = Lease::until(now, self.promised(now));
-        let rare = self.rare();
-        let under_way = rare.cut.filter(|cut| cut.over.is_none());
-        rare.next_cut += 1;
-        let cut = CutNumber(rare.next_cut);
+        let cut = &mut self.rare().cut;
+        let under_way = cut.filter(|cut| cut.over.is_none());
         let lowest = under_way.map_or(lease, |cut| cut.lease.min(lease));
-        rare.cut = Some(Cut { number: cut, lease: lowest, over: None });
+        *cut = Some(Cut { lease: lowest, over: None });
         // The lower deadline counts at once: with or without the request, the key does not expire before.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
-        Remaining { counts, lease, cut }
-    }
-
-    /// Whether this partial release is the newest.
-    pub(crate) fn is_newest(&self, cut: CutNumber) -> bool {
-        cut.0 == self.rare.as_ref().map_or(0, |rare| rare.next_cut)
+        Ok(Remaining { counts: self.counts_on_wire(now), lease })
     }
 
     /// Removes a guard and leaves its part of the hold to expire. Returns the end of this part if guards remain.

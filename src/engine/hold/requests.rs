@@ -6,7 +6,6 @@ use std::mem;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::state::exchange::InDoubt;
-use crate::state::ledger::CutNumber;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
 
@@ -27,8 +26,6 @@ struct State {
 struct RareRequests {
     /// Copies that were neither answered nor fenced, and may still run.
     in_doubt: InDoubt,
-    /// The newest partial release that was sent.
-    last_cut: CutNumber,
     /// Whether a partial release failed, so that the background must write the counts.
     unwritten: bool,
 }
@@ -99,17 +96,6 @@ impl RequestTurn<'_> {
 
     pub(crate) fn keep_in_doubt(&self, in_doubt: InDoubt) {
         self.0.keep_in_doubt(in_doubt);
-    }
-
-    /// Records that this partial release is sent now.
-    pub(crate) fn cuts(&self, cut: CutNumber) {
-        let mut state = self.0.state.lock();
-        let last_cut = &mut state.rare().last_cut;
-        *last_cut = cut.max(*last_cut);
-    }
-
-    pub(crate) fn last_cut(&self) -> CutNumber {
-        self.0.state.lock().rare.as_ref().map_or(CutNumber::default(), |rare| rare.last_cut)
     }
 
     /// Records that the newest counts are written, so that the background has no work left.

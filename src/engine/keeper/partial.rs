@@ -11,7 +11,7 @@ use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::error::{Loss, Result};
 use crate::script::{Call, Released};
 use crate::state::exchange::Bounds;
-use crate::state::ledger::Remaining;
+use crate::state::ledger::{Phase, Remaining};
 use crate::time::Instant;
 
 /// A partial release, from its request to its reply.
@@ -23,35 +23,35 @@ pub(crate) struct PartRelease<'a> {
     pub(crate) turn: RequestTurn<'a>,
 }
 
-impl<'a> PartRelease<'a> {
-    fn new(hold: &'a Arc<HoldState>, turn: RequestTurn<'a>, remaining: Remaining) -> Self {
-        turn.cuts(remaining.cut);
-        Self { hold, remaining, ends: false, turn }
-    }
-
+impl PartRelease<'_> {
     /// The request, which writes the counts and the lease that remain.
     pub(crate) fn call(&self) -> Call<Released> {
-        let Remaining { counts, lease, .. } = self.remaining;
+        let Remaining { counts, lease } = self.remaining;
         self.hold.kind.release(&self.hold.name, &self.hold.owner, Some((counts, lease)))
     }
 }
 
 impl Keeper {
-    /// Builds the request that writes what remains; `None` where nothing does by now.
+    /// Builds the request that writes what remains; `None` where nothing does by now. `ends` where no guard is left.
     pub(crate) fn begin_part<'a>(
         &self,
         hold: &'a Arc<HoldState>,
-        remaining: Remaining,
+        ends: bool,
         bounds: Bounds,
     ) -> Result<Option<PartRelease<'a>>> {
         let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
-        // A later release may have been written already; then these numbers are outdated.
-        let newest = if turn.last_cut() > remaining.cut {
-            self.with_ledger(hold, |ledger, now| ledger.repeated_release(now))
-        } else {
-            Some(remaining)
-        };
-        Ok(newest.map(|newest| PartRelease::new(hold, turn, newest)))
+        // The numbers are those of the turn: before it, another request may raise what was promised.
+        match self.remaining(hold) {
+            Ok(remaining) => Ok(Some(PartRelease { hold, remaining, ends, turn })),
+            Err(Phase::Lost(loss)) => Err(self.lost(hold, loss)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn remaining(&self, hold: &Arc<HoldState>) -> result::Result<Remaining, Phase> {
+        let remaining = self.with_ledger(hold, |ledger, now| ledger.remaining(now));
+        self.schedule_if_observed(hold);
+        remaining
     }
 
     /// Takes the outcome of the request.
@@ -70,14 +70,11 @@ impl Keeper {
     }
 
     fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
-        let PartRelease { hold, remaining: Remaining { cut, counts, .. }, turn, .. } = part;
+        let PartRelease { hold, remaining: Remaining { counts, .. }, turn, .. } = part;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
-            if !answer.unfenceable {
-                ledger.cut_is_over(*cut, now);
-            }
             // A later release may have missed its turn, or a kept side has ended, and rely on the background.
-            if ledger.is_newest(*cut) && *counts == ledger.counts_on_wire(now) {
+            if *counts == ledger.counts_on_wire(now) {
                 turn.written();
             }
             answer.value.map(drop).map_err(|loss| ledger.reported_lost(now, loss))
@@ -122,7 +119,7 @@ impl Keeper {
             return true;
         }
         // The turn excludes requests of the hold with other counts.
-        let Some(remaining) = self.with_ledger(hold, |ledger, now| ledger.repeated_release(now)) else {
+        let Ok(remaining) = self.remaining(hold) else {
             turn.written();
             let in_doubt = turn.take_in_doubt();
             if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
@@ -133,7 +130,7 @@ impl Keeper {
             }
             return true;
         };
-        let part = PartRelease::new(hold, turn, remaining);
+        let part = PartRelease { hold, remaining, ends: false, turn };
         let outcome = self.sender.send_after(part.turn.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()

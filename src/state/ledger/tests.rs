@@ -30,11 +30,11 @@ fn watched() -> (Ledger, GuardNumber) {
     Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, RENEWED)
 }
 
-fn partial(release: Release) -> (Counts, Lease) {
-    match release {
-        Release::Partial(Remaining { counts, lease, .. }) => (counts, lease),
-        other => panic!("{other:?} in place of a partial release"),
-    }
+/// Releases a guard of several at once.
+fn partial(ledger: &mut Ledger, guard: GuardNumber, now: Instant) -> (Counts, Lease) {
+    assert_eq!(ledger.release(guard, now), Release::Partial);
+    let Remaining { counts, lease } = ledger.remaining(now).unwrap();
+    (counts, lease)
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_guard_past_its_longest_hold_is_promised_nothing_new() {
     let promise = Promise::Renewed { until: Some(at(10_000)) };
     let (mut ledger, _) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
     let inner = ledger.reentered(at(5_000), at(5_000), lease(15_000), Side::Exclusive, leased(20_000)).unwrap();
-    assert_eq!(partial(ledger.release(inner, at(15_000))), (ONE, lease(15_000)), "what is left of its last renewal");
+    assert_eq!(partial(&mut ledger, inner, at(15_000)), (ONE, lease(15_000)), "what is left of its last renewal");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_loss_reported_during_a_re_entry_stays_one_loss() {
 fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
     let (mut ledger, _outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
-    assert_eq!(partial(ledger.release(inner, at(20))), (ONE, lease(30_000)));
+    assert_eq!(partial(&mut ledger, inner, at(20)), (ONE, lease(30_000)));
     assert_eq!(ledger.end(), at(30_020));
 }
 
@@ -110,7 +110,7 @@ fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
 fn guards_dropped_out_of_order_leave_the_others_their_lease() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(100), at(100), lease(1_000), Side::Exclusive, leased(1_100)).unwrap();
-    assert_eq!(partial(ledger.release(outer, at(200))), (ONE, lease(900)));
+    assert_eq!(partial(&mut ledger, outer, at(200)), (ONE, lease(900)));
     assert_eq!(ledger.look(at(1_049)), Phase::Live);
     assert_eq!(ledger.look(at(1_050)), Phase::Lost(Loss::Expired));
     assert_eq!(ledger.release(inner, at(1_060)), Release::Lost(Loss::Expired));
@@ -143,10 +143,10 @@ fn a_release_bounds_renewals_sent_before_its_answer() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_000), Side::Exclusive, leased(3_010)).unwrap();
     // A renewal is sent, then the release; the reply to the renewal arrives last.
-    assert_eq!(partial(ledger.release(outer, at(100))), (ONE, lease(2_910)));
+    assert_eq!(partial(&mut ledger, outer, at(100)), (ONE, lease(2_910)));
     ledger.renewed(at(90), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
-    ledger.cut_is_over(CutNumber(1), at(200));
+    ledger.cut_is_over(at(200));
     ledger.renewed(at(150), lease(30_000));
     assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
     ledger.renewed(at(201), lease(30_000));
@@ -158,27 +158,23 @@ fn a_release_bounds_renewals_sent_before_its_answer() {
 fn a_cut_that_was_fenced_bounds_nothing_that_is_sent_later() {
     let (mut ledger, _outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Exclusive, leased(60_010)).unwrap();
-    let Release::Partial(Remaining { cut, .. }) = ledger.release(inner, at(100)) else { panic!("one is left") };
-    ledger.cut_is_over(cut, at(200)); // fenced
+    partial(&mut ledger, inner, at(100));
+    ledger.cut_is_over(at(200)); // fenced
     ledger.reentered(at(201), at(200), lease(60_000), Side::Exclusive, leased(60_200)).unwrap();
     assert_eq!(ledger.good_until(), lease(60_000).good_until(at(200)));
 }
 
 #[test]
-fn an_older_cut_that_is_over_does_not_end_a_newer_one() {
-    let (mut ledger, _outer) = watched();
-    let mut inner =
-        |now| ledger.reentered(at(now), at(now), lease(1_000), Side::Exclusive, leased(now + 1_000)).unwrap();
-    let (first, second) = (inner(10), inner(20));
-    let Release::Partial(older) = ledger.release(first, at(100)) else { panic!("one is left") };
-    let Release::Partial(newer) = ledger.release(second, at(110)) else { panic!("one is left") };
-    assert!(older.cut < newer.cut);
-    ledger.cut_is_over(older.cut, at(150));
-    ledger.renewed(at(160), lease(60_000));
-    assert_eq!(ledger.good_until(), lease(30_000).good_until(at(160)), "the newer one may still lower it");
-    ledger.cut_is_over(newer.cut, at(170));
-    ledger.renewed(at(180), lease(60_000));
-    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(180)));
+fn a_partial_release_writes_what_was_promised_while_it_waited() {
+    let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
+    let inner = ledger.reentered(at(10), at(10), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    assert_eq!(ledger.release(inner, at(100)), Release::Partial);
+    ledger.extended(at(90), lease(60_000)); // answered before the release is sent
+    let Remaining { counts, lease: written } = ledger.remaining(at(110)).unwrap();
+    assert_eq!((counts, written), (ONE, lease(59_980)));
+    ledger.cut_is_over(at(120));
+    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(90)));
+    assert_eq!(ledger.release(outer, at(200)), Release::Last);
 }
 
 #[test]
@@ -186,11 +182,10 @@ fn a_kept_hold_is_written_again_after_the_last_guard() {
     let (mut ledger, outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(60_000), Side::Shared, leased(60_010)).unwrap();
     ledger.keep(inner, at(20));
-    assert!(matches!(ledger.release(outer, at(30)), Release::Partial(_)));
+    assert_eq!(ledger.release(outer, at(30)), Release::Partial);
     let reads = Counts { exclusive: 0, shared: 1 };
-    let again = ledger.repeated_release(at(1_030)).map(|left| (left.counts, left.lease));
-    assert_eq!(again, Some((reads, lease(58_980))));
-    assert_eq!(ledger.repeated_release(at(60_010)), None);
+    assert_eq!(ledger.remaining(at(1_030)), Ok(Remaining { counts: reads, lease: lease(58_980) }));
+    assert_eq!(ledger.remaining(at(60_010)), Err(Phase::Done));
 }
 
 #[derive(Clone, Debug)]
@@ -272,9 +267,10 @@ proptest::proptest! {
                     if guards.is_empty() { continue }
                     let guard = guards.remove(which % guards.len());
                     match ledger.release(guard, now) {
-                        Release::Partial(Remaining { counts, lease, cut }) => {
+                        Release::Partial => {
+                            let Remaining { counts, lease } = ledger.remaining(now).unwrap();
                             key_ends = now.after(lease.duration());
-                            ledger.cut_is_over(cut, now);
+                            ledger.cut_is_over(now);
                             key_count = counts.exclusive;
                         }
                         Release::Last => { key_ends = now; ledger.settled(); }

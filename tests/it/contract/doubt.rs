@@ -74,6 +74,27 @@ fn an_inner_release_reaches_redis_later_if_not_at_once() {
 }
 
 #[test]
+fn an_inner_release_keeps_what_an_extension_promised_meanwhile() {
+    for_every_reentrant_kind(|kind| {
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let lock = kind.get_lock(&patient(&rig.proxy, false), &name);
+        let outer = lock.with_lease(Duration::from_secs(5)).lock().unwrap();
+        let inner = lock.lock().unwrap();
+        let hold = outer.hold().clone();
+        let late = rig.proxy.rule(When::script(), Then::DelayReply(ms(300)));
+        thread::scope(|scope| {
+            let extension = scope.spawn(|| hold.extend(Duration::from_secs(60)));
+            eventually(SOON, "the extension is under way", || late.hits() == 1);
+            inner.unlock().unwrap();
+            joined(extension).unwrap();
+        });
+        assert!(ttl_ms(rig.server, &name) > 50_000);
+        assert!(outer.remaining() > Duration::from_secs(50), "{:?}", outer.remaining());
+        outer.unlock().unwrap();
+    });
+}
+
+#[test]
 fn a_reentry_in_doubt_is_taken_back_later() {
     for_every_reentrant_kind(|kind| {
         let (rig, name) = (Rig::shared(), kind.fresh());

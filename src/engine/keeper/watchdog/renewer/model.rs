@@ -10,7 +10,7 @@ use super::*;
 use crate::engine::cells::registry::Registry;
 use crate::error::{ErrorKind, Loss, Refusal};
 use crate::name::LockName;
-use crate::state::ledger::{CutNumber, GuardNumber, Phase};
+use crate::state::ledger::{GuardNumber, Phase};
 use crate::state::renewal::MOST_BATCHES_AT_ONCE;
 use crate::time::Lease;
 use crate::transport::Fault;
@@ -122,7 +122,6 @@ enum Effect {
         lease: Lease,
     },
     Lowered {
-        cut: CutNumber,
         which: usize,
     },
     Open {
@@ -269,9 +268,9 @@ impl World {
                     key.ends = ends;
                 }
             }
-            Effect::Lowered { which, cut } => {
+            Effect::Lowered { which } => {
                 self.held[which].busy = false;
-                self.use_ledger(which, |ledger, now| ledger.cut_is_over(cut, now));
+                self.use_ledger(which, |ledger, now| ledger.cut_is_over(now));
             }
             Effect::Open { which } => self.held[which].key.ends = now,
             Effect::Opened { which } => self.use_ledger(which, |ledger, _| ledger.settled()),

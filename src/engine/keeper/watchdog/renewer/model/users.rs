@@ -107,10 +107,12 @@ impl World {
         held.promised = None;
         self.thinned = true;
         match self.use_ledger(which, |ledger, now| ledger.release(guard, now)) {
-            Release::Partial(Remaining { lease, cut, .. }) => {
+            Release::Partial => {
+                let remaining = self.use_ledger(which, |ledger, now| ledger.remaining(now));
+                let Remaining { lease, .. } = remaining.expect("a guard is left");
                 self.held[which].busy = true;
                 self.at(now.after(to), Effect::Lower { which, lease });
-                self.at(now.after(to).after(back), Effect::Lowered { which, cut });
+                self.at(now.after(to).after(back), Effect::Lowered { which });
             }
             Release::Last => {
                 self.registry.remove(&self.held[which].hold);
