@@ -425,7 +425,8 @@ impl Ledger {
     fn promised(&self, now: Instant) -> Instant {
         let of_guard = |entry: &GuardEntry| match entry.until {
             Some(until) if entry.is_leased => until,
-            Some(until) if until <= now => self.end,
+            // Its last renewal came before; what inner sections renewed later is not its own.
+            Some(until) if until <= now => self.end.min(until.after(self.watchdog.duration())),
             _ => now.after(self.watchdog.duration()),
         };
         let guards = self.guards.iter().map(of_guard);

@@ -67,6 +67,22 @@ fn a_guard_past_its_longest_hold_is_promised_nothing_new() {
 }
 
 #[test]
+fn an_inner_section_does_not_prolong_a_longest_hold() {
+    let promise = Promise::Renewed { until: Some(at(10_000)) };
+    let (mut ledger, _) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
+    let inner = ledger.reentered(at(5_000), at(5_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    let later = ledger.reentered(at(34_000), at(34_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    assert_eq!(partial(&mut ledger, later, at(36_000)).0.exclusive, 2);
+    assert_eq!(
+        partial(&mut ledger, inner, at(36_000)),
+        (ONE, lease(4_000)),
+        "a watchdog timeout after its longest hold"
+    );
+    assert_eq!(ledger.look(at(39_949)), Phase::Live);
+    assert_eq!(ledger.look(at(39_950)), Phase::Lost(Loss::Expired));
+}
+
+#[test]
 fn a_hold_is_believed_until_its_lease_less_the_margin() {
     let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
     assert_eq!(ledger.look(at(1_949)), Phase::Live);

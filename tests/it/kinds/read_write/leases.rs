@@ -103,8 +103,9 @@ fn expired_read_hold_is_restored_when_the_writer_steps_down() {
         assert!(is_free(&other_write), "{what}");
     };
     let leased = |read: &Lock| read.with_lease(ms(300)).lock().unwrap();
-    check("extended", &leased, &|reading| reading.extend(ms(50_000)).unwrap());
-    check("with a limit", &|read| read.with_max_hold(ms(500)).lock().unwrap(), &|_| {});
+    let extend = |reading: &Guard| reading.extend(ms(50_000)).unwrap();
+    check("extended", &leased, &extend);
+    check("with a limit", &|read| read.with_max_hold(ms(500)).lock().unwrap(), &extend);
 }
 
 #[test]
