@@ -92,12 +92,17 @@ impl Background {
         drop(work);
     }
 
+    /// Runs all jobs from now on, due or not.
+    pub(crate) fn hurry(&self) {
+        self.0.queue.lock().hurries = true;
+        self.0.added.notify_one();
+    }
+
     /// Runs all jobs now, due or not, and waits for the jobs until `until`. Jobs left by then, and later
     /// jobs, are dropped.
     pub(crate) fn finish(&self, until: Instant) {
+        self.hurry();
         let mut queue = self.0.queue.lock();
-        queue.hurries = true;
-        self.0.added.notify_one();
         let this = Some(ThreadId::current().number());
         // A job that closes the client must not wait for itself.
         while queue.server.is_some() && queue.server != this && !(queue.jobs.is_empty() && queue.busy_since.is_none()) {

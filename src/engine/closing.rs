@@ -21,6 +21,7 @@ impl Engine {
         if !self.life.close() {
             return;
         }
+        self.sender.hurry();
         let end = Instant::now().after(self.config.drop_timeout);
         let permits = self.by_server(self.cells.taken.close(), |(name, ..)| name);
         // Several at once: each name is one round trip.

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Loss};
+use lockson::{Client, Loss, Semaphore};
 use lockson_harness::proxy::{Direction, Proxy, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, eventually};
 
@@ -124,4 +124,32 @@ fn permits_at_a_mute_member_cost_no_others() {
         assert!(node == MUTE || !scene.cluster.node(node).query::<bool>(&["EXISTS", name]), "{name} is held");
     }
     drop((taken, held));
+}
+
+#[test]
+fn releases_of_the_background_wait_for_no_mute_member() {
+    let scene = Scene::start(LIMIT);
+    let held: Vec<_> = scene.names("held", 1).iter().map(|name| scene.client.get_lock(name).lock().unwrap()).collect();
+    let semaphores: Vec<_> = scene.names("semaphore", 1).iter().map(|name| scene.client.get_semaphore(name)).collect();
+    let member = |semaphore: &Semaphore| scene.cluster.node_of(semaphore.name());
+    let well: Vec<_> = semaphores.iter().filter(|semaphore| member(semaphore) != MUTE).collect();
+    let taken: Vec<_> = well
+        .iter()
+        .map(|semaphore| {
+            assert!(semaphore.set_permits_once(5).unwrap());
+            semaphore.acquire(2).unwrap()
+        })
+        .collect();
+    scene.well().for_each(|node| _ = node.run(&["ACL", "SETUSER", "default", "-incrby"]));
+    scene.well().for_each(RedisServer::reset_counters);
+    drop(taken);
+    eventually(SOON, "the background rests for longer than the close lasts", || {
+        scene.well().all(|node| node.calls_of("evalsha") >= 3)
+    });
+    scene.well().for_each(|node| _ = node.run(&["ACL", "SETUSER", "default", "+incrby"]));
+    scene.close_with_a_mute_member();
+    for semaphore in well {
+        assert_eq!(scene.cluster.node(member(semaphore)).query::<String>(&["GET", semaphore.name()]), "5");
+    }
+    drop(held);
 }
