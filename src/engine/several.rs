@@ -178,13 +178,14 @@ impl Members {
         }
         let name: Arc<str> = form.name(&members).into();
         form.check(&members).map_err(|error| error.about(&*name))?;
-        let places: Vec<(String, &LockName)> =
-            members.iter().map(|member| (member.handle.server_of(&member.name), &member.name)).collect();
+        // By name first: what a client calls a server, and which server has a name, is not the same for all callers.
+        let places: Vec<(&LockName, String)> =
+            members.iter().map(|member| (&member.name, member.handle.server_of(&member.name))).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
             let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
-            return Err(bad(text).about(places[twice[0]].1));
+            return Err(bad(text).about(places[twice[0]].0));
         }
         Ok(Self { name, members, modifiers, order, form })
     }
