@@ -80,9 +80,10 @@ fn pub_sub(info: &Fields, is_sharded: bool) -> Option<Finding> {
             Warning,
             FindingKind::PubSub,
             "this client uses plain pub/sub on a cluster that knows sharded pub/sub",
-            "each message goes to all members, and clients that listen by sharded pub/sub, as Redisson does here by \
-             default, are not woken",
-            "leave out sharded_pub_sub(false) unless all clients are set so, and give the user +ssubscribe and +spublish",
+            "each message goes to all members, and clients that listen by sharded pub/sub, as Redisson from 3.28 on does \
+             here by default, are not woken",
+            "leave out sharded_pub_sub(false) unless all clients are set so or older, and give the user +ssubscribe and \
+             +spublish",
         )),
         (true, false) => Some(Finding::new(
             Danger,
