@@ -17,7 +17,9 @@ pub(crate) struct RenewalRounds {
     /// The number of locks that are renewed by one write, but on a slow link.
     batch: usize,
     /// The time after which the last write was answered.
-    pub(crate) took: Duration,
+    took: Duration,
+    /// The time for each lock of the last renewals.
+    pace: Duration,
     command_timeout: Duration,
     /// The sending time of the first failed request since renewals worked.
     failing_since: Option<Instant>,
@@ -105,10 +107,36 @@ impl RenewalRounds {
     }
 
     /// Returns how many of these batches to send by one write, so that all are answered within a quarter of the
-    /// interval.
+    /// interval, and each write within half of its time limit.
     pub(crate) fn batches_at_once(&self, batches: usize) -> usize {
-        let writes = (self.interval / 4).as_micros() / self.took.as_micros().max(1);
-        batches.div_ceil(usize::try_from(writes).unwrap_or(usize::MAX).max(1)).min(MOST_BATCHES_AT_ONCE)
+        let in_time = |time: Duration, each: Duration| {
+            usize::try_from(time.as_nanos() / each.as_nanos().max(1)).unwrap_or(usize::MAX)
+        };
+        let wanted = batches.div_ceil(in_time(self.interval / 4, self.took).max(1));
+        let most = in_time(self.command_timeout / 2, self.pace) / self.batch.max(1);
+        wanted.min(most.max(1)).min(MOST_BATCHES_AT_ONCE)
+    }
+
+    /// Takes the duration of an answered write about so many locks.
+    pub(crate) fn wrote(&mut self, took: Duration, locks: usize, is_look: bool) {
+        self.took = took;
+        if !is_look {
+            self.pace = took / u32::try_from(locks.max(1)).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Returns the turn whose deadline limits a write: that of the first hold that an answer can save.
+    pub(crate) fn first_of(
+        &self,
+        turns: impl Iterator<Item = RenewalTurn> + Clone,
+        now: Instant,
+    ) -> Option<RenewalTurn> {
+        // A broken connection is opened anew first.
+        let known = (!self.took.is_zero()).then(|| self.took * 4);
+        let soonest = now.after(known.unwrap_or(self.command_timeout / 5).min(self.command_timeout / 2));
+        let by_deadline = |turn: &RenewalTurn| turn.good_until;
+        let saved = turns.clone().filter(|turn| turn.good_until > soonest).min_by_key(by_deadline);
+        saved.or_else(|| turns.min_by_key(by_deadline))
     }
 
     /// Whether a write of this round was not answered.
@@ -119,9 +147,13 @@ impl RenewalRounds {
     /// Returns the time limit of a request with this first hold; `None` if this round does not send it: a silent server
     /// costs one time-out in each round, however many batches wait, and a check is not begun where its answer would
     /// probably come after the next tick.
-    pub(crate) fn ask_until(&self, now: Instant, first: RenewalTurn) -> Option<Instant> {
+    pub(crate) fn ask_until(&mut self, now: Instant, first: RenewalTurn) -> Option<Instant> {
         // A check of some kinds takes two round trips.
         let is_too_late = first.is_look() && now.after((self.took * 2).min(self.interval / 2)) > self.next_tick;
+        if is_too_late {
+            // One slow answer must not put off all checks until the tick.
+            self.took /= 2;
+        }
         if is_too_late || self.in_vain >= self.command_timeout {
             return None;
         }
@@ -162,6 +194,7 @@ impl RenewalRounds {
     /// Records the failure of a write, sent at `sent`, with this first hold.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: RenewalTurn) {
         self.in_vain += sent.until(now);
+        self.pace = self.pace.saturating_mul(2);
         self.note_failure(first, sent);
     }
 

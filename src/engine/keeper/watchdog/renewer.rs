@@ -175,10 +175,10 @@ impl Renewer {
         // Holds that were released during the earlier batches are left out.
         requests.iter_mut().for_each(|request| request.retain(|due| is_still_due(host, due)));
         requests.retain(|request| !request.is_empty());
-        let Some(first) = requests.iter().map(|request| request[0].turn).min_by_key(|turn| turn.good_until) else {
-            return;
-        };
         let sent = Instant::now();
+        let turns = requests.iter().flatten().map(|due| due.turn);
+        let locks = turns.clone().count();
+        let Some(first) = self.rounds.first_of(turns, sent) else { return };
         let Some(deadline) = self.rounds.ask_until(sent, first) else {
             requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn.put_off()));
             return;
@@ -189,7 +189,7 @@ impl Renewer {
             Ok(outcomes) => outcomes,
             Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
         };
-        self.rounds.took = sent.until(answered);
+        self.rounds.wrote(sent.until(answered), locks, first.is_look());
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {

@@ -42,6 +42,8 @@ pub(super) struct Plan {
     pub(super) acts: Vec<(u64, Act)>,
     /// The fate of each request; later requests are answered at once.
     pub(super) fates: Vec<Fate>,
+    /// The time that a reply takes longer for each renewed lock.
+    pub(super) each_ms: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -411,7 +413,10 @@ impl RenewalHost for World {
         }
         let all = locks.concat();
         assert!(all.iter().all(|&(which, _)| self.held[which].is_watched()), "a lease is never renewed");
-        let fate = self.begin(&requests.iter().map(Vec::as_slice).collect::<Vec<_>>(), &all, deadline);
+        let mut fate = self.begin(&requests.iter().map(Vec::as_slice).collect::<Vec<_>>(), &all, deadline);
+        if let Fate::Answered { back_ms, .. } = &mut fate {
+            *back_ms += self.plan.each_ms * all.len() as u64;
+        }
         let (first, others) = locks.split_first().unwrap();
         if fate.is_of_all() {
             let mut answers = self.ask(&fate, &all, deadline).map_err(Fault::into_error)?;

@@ -57,6 +57,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
             drift,
             acts,
             fates,
+            each_ms: 0,
         })
     })
 }
@@ -64,7 +65,7 @@ fn any_plan() -> impl Strategy<Value = Plan> {
 /// A plan with one slot, one hold for each request, and two clocks that run alike.
 fn simple(lease_ms: u64, timeout_ms: u64, acts: Vec<(u64, Act)>, fates: Vec<Fate>) -> Plan {
     let (batch, slots, hangs_elsewhere, drift) = (1, 1, false, 0);
-    Plan { lease_ms, timeout_ms, batch, slots, hangs_elsewhere, drift, acts, fates }
+    Plan { lease_ms, timeout_ms, batch, slots, hangs_elsewhere, drift, acts, fates, each_ms: 0 }
 }
 
 /// The time until a failed request about a hold is repeated, for renewals and checks.
@@ -182,6 +183,42 @@ fn a_server_that_a_slot_moves_to_costs_no_other_hold() {
     let rounds = play(&Plan { slots: 6, hangs_elsewhere: true, ..simple(9_000, 1_000, acts, fates) });
     assert_eq!(rounds[0].1, [0, 1, 2, 3, 4, 5], "all have their turn at the first tick");
     assert_eq!(rounds.last().unwrap().1, [1, 2, 3, 4, 5], "the others are held to the end");
+}
+
+#[test]
+fn a_write_that_is_too_long_is_made_shorter() {
+    let acts: Vec<_> = (0..1_000).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
+    let plan = simple(30_000, 3_000, acts, vec![Fate::Answered { to_ms: 25, back_ms: 25 }; 1_000]);
+    let rounds = play(&Plan { batch: 10, each_ms: 10, ..plan });
+    assert_eq!(rounds.last().unwrap().1.len(), 1_000, "none is lost at a narrow link");
+}
+
+#[test]
+fn a_hold_that_no_answer_can_save_costs_no_other() {
+    let answered = Fate::Answered { to_ms: 150, back_ms: 150 };
+    for is_known in [true, false] {
+        let later = (0..80).map(|number| (10_100 + 100 * number, Act::Acquire { leased_ms: None }));
+        let acts = is_known.then_some((0, Act::Acquire { leased_ms: None })).into_iter().chain(later).collect();
+        let mut fates = vec![Fate::NeverArrives; 7];
+        if is_known {
+            fates.insert(0, answered.clone());
+        }
+        fates.resize(4_000, answered.clone());
+        let rounds = play(&Plan { batch: 100, ..simple(30_000, 3_000, acts, fates) });
+        assert!(rounds.last().unwrap().1.len() > 50, "after the outage: {}", rounds.last().unwrap().1.len());
+    }
+}
+
+#[test]
+fn one_slow_answer_puts_off_no_check_to_the_tick() {
+    let acts = vec![
+        (0, Act::Acquire { leased_ms: None }),
+        (0, Act::Acquire { leased_ms: Some(100_000) }),
+        (15_200, Act::Check { which: 1 }),
+    ];
+    let rounds = play(&simple(30_000, 3_000, acts, vec![Fate::Answered { to_ms: 1_300, back_ms: 1_300 }]));
+    let checked = rounds.iter().find(|(_, asked)| asked.contains(&1)).unwrap();
+    assert!(checked.0 < START.after(ms(17_000)), "{:?}", START.until(checked.0));
 }
 
 proptest! {
