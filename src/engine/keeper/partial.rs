@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
 use crate::engine::keeper::Keeper;
-use crate::engine::sender::exactly_once::{self, SendResult};
+use crate::engine::sender::exactly_once::{self, Answer, SendResult};
 use crate::error::{Loss, Result};
 use crate::script::{Call, Released};
 use crate::state::exchange::Bounds;
@@ -71,7 +71,9 @@ impl Keeper {
 
     fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
         let PartRelease { hold, remaining: Remaining { counts, .. }, turn, .. } = part;
-        let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
+        // A renewal that is sent before the reply may run before the release.
+        let over = |answer| Answer { clear_since: Instant::now(), ..answer };
+        let outcome = outcome.or_else(exactly_once::taken_if_overwritten).map(over);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
             // A later release may have missed its turn, or a kept side has ended, and rely on the background.
             if *counts == ledger.counts_on_wire(now) {
