@@ -427,7 +427,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| hold.wait_for_own_end(began.after(HOUR)));
             std::thread::sleep(Duration::from_millis(50)); // it sleeps by now, or sees the new deadline
-            hold.update(|ledger, now| (ledger.release(guard, now), ledger.remaining(now)));
+            hold.update(|ledger, now| (ledger.release(guard, now), ledger.remaining(now).unwrap()));
             waiter.join().unwrap();
         });
         let took = began.until(Instant::now());
@@ -446,7 +446,7 @@ mod tests {
         let lease = Lease::new(Duration::from_secs(10)).unwrap();
         let promise = Promise::Leased { until: at(10_000) };
         hold.update(|ledger, now| ledger.reentered(now, now, lease, Side::Exclusive, promise)).0.unwrap();
-        hold.update(|ledger, now| (ledger.release(guard, now), ledger.remaining(now)));
+        hold.update(|ledger, now| (ledger.release(guard, now), ledger.remaining(now).unwrap()));
         assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
         let near = hold.progress.state.lock().pending_check().expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");

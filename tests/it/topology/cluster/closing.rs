@@ -140,13 +140,13 @@ fn releases_of_the_background_wait_for_no_mute_member() {
             semaphore.acquire(2).unwrap()
         })
         .collect();
-    scene.well().for_each(|node| _ = node.run(&["ACL", "SETUSER", "default", "-incrby"]));
+    scene.well().for_each(|node| node.run(&["ACL", "SETUSER", "default", "-incrby"]));
     scene.well().for_each(RedisServer::reset_counters);
     drop(taken);
     eventually(SOON, "the background rests for longer than the close lasts", || {
         scene.well().all(|node| node.calls_of("evalsha") >= 3)
     });
-    scene.well().for_each(|node| _ = node.run(&["ACL", "SETUSER", "default", "+incrby"]));
+    scene.well().for_each(|node| node.run(&["ACL", "SETUSER", "default", "+incrby"]));
     scene.close_with_a_mute_member();
     for semaphore in well {
         assert_eq!(scene.cluster.node(member(semaphore)).query::<String>(&["GET", semaphore.name()]), "5");
