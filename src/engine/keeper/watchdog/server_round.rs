@@ -184,22 +184,17 @@ impl ServerRound<'_> {
 
 impl RenewalHost for ServerRound<'_> {
     fn holds(&mut self) -> Vec<Arc<HoldState>> {
-        let (mut here, mut elsewhere) = (self.keeper.cells.registry.all(), vec![]);
+        let (now, mut here) = (Instant::now(), self.keeper.cells.registry.all());
         here.retain(|hold| {
-            let is_here = self.keeper.sender.is_on(self.server, &hold.name);
-            if !is_here {
-                elsewhere.push(Arc::clone(hold));
+            let at = self.keeper.sender.server(&hold.name);
+            let is_here = Arc::ptr_eq(self.server, &at);
+            // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal
+            // may be far away, and a lease is never renewed.
+            if !is_here && hold.since.after(LONGEST_STAY) <= now && !hold.is_watched_at(at.number()) {
+                self.hand_over(hold);
             }
             is_here
         });
-        // A slot may have moved to a server where this client has no watchdog. Where it has one, the next renewal may
-        // be far away, and a lease is never renewed.
-        let now = Instant::now();
-        for hold in elsewhere.iter().filter(|hold| hold.since.after(LONGEST_STAY) <= now) {
-            if !hold.is_watched_at(self.keeper.sender.server(&hold.name).number()) {
-                self.hand_over(hold);
-            }
-        }
         *self.nothing_here = here.is_empty();
         here
     }
