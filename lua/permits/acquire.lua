@@ -32,13 +32,14 @@ end
 -- In slices, so that thousands of expired permits neither block the server nor exceed the arguments of a command.
 local expired = redis.call('zrangebyscore', KEYS[2], 0, string.format('%.0f', now), 'LIMIT', 0, 500)
 if #expired > 0 then
-  -- Without a counter there is no semaphore to which permits could return.
-  local returned = free and #expired or 0
-  -- A user who may not do one of the two must do neither.
-  free = free and redis.call('incrby', KEYS[1], returned)
+  -- Without a counter there is no semaphore to which permits could return. A user who may not do one of the two must do
+  -- neither.
+  free = free and redis.call('incrby', KEYS[1], #expired)
   local removed = redis.pcall('zrem', KEYS[2], unpack(expired))
   if type(removed) == 'table' then
-    redis.call('incrby', KEYS[1], -returned)
+    if free then
+      redis.call('incrby', KEYS[1], -#expired)
+    end
     return removed
   end
   if free and free > 0 then
