@@ -359,15 +359,17 @@ pub(super) fn of_group(field: &str) -> Option<&str> {
     GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))
 }
 
-/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number.
+/// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number; in a transaction of
+/// Redisson then a colon and the id of the transaction.
 fn is_own(owner: &str) -> bool {
-    let is_number = |number: &str| number.parse::<f64>().is_ok();
-    owner.split_once(':').is_some_and(|(client, number)| is_client_id(client) && is_number(number))
+    let parts: Vec<&str> = owner.split(':').collect();
+    let [client, number, transaction @ ..] = &parts[..] else { return false };
+    is_client_id(client) && number.parse::<f64>().is_ok() && transaction.len() <= 1
 }
 
 /// Whether the field of a hash is the owner of a lock, or of a side of a read-write lock.
 fn is_hold(field: &str) -> bool {
-    is_own(field.strip_suffix(":write").unwrap_or(field))
+    is_own(&field.replacen(":write", "", 1))
 }
 
 /// The hold count of a field; `None` where either is that of other data.

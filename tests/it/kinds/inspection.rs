@@ -251,6 +251,11 @@ fn locks_of_redisson_are_read_just_the_same() {
     let found = client.inspect(&name).unwrap();
     assert_eq!((found.kind(), only(&found).owner()), (Some(LockKind::Read), &*owner));
     assert!(only(&found).remaining().is_some_and(|left| left > Duration::from_secs(20)), "{found:#?}");
+
+    let (name, owner) = (fresh("inspect"), format!("{owner}:6f3c1a52-5f1b-4a58-8b16-0d7a7c52b3aa"));
+    server.run(&["HSET", &name, &owner, "1"]);
+    let found = client.inspect(&name).unwrap();
+    assert_eq!((found.kind(), only(&found).owner()), (Some(LockKind::Plain), &*owner), "of a transaction");
 }
 
 #[test]
