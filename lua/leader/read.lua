@@ -8,7 +8,8 @@
 --        ms is the time to live of the lock (-1 = no expiry, -2 = no lock)
 local ttl_ms = redis.call('pttl', KEYS[1])
 local leader = redis.call('hmget', KEYS[2], 'owner', 'token', 'since', 'candidate')
-if not leader[1] or redis.call('hexists', KEYS[1], leader[1]) == 0 then
+-- Asked also without a leader: a key that is no lock is refused.
+if redis.call('hexists', KEYS[1], leader[1] or '') == 0 or not leader[1] then
   return {ttl_ms}
 end
 return {ttl_ms, leader[2], leader[3], leader[4]}

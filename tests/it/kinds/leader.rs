@@ -270,6 +270,9 @@ fn a_leadership_is_listed_and_its_text_is_bounded() {
     let long = client.get_election(fresh("election")).candidate("x".repeat(4_097));
     assert_eq!(kind_of(long.try_campaign()), ErrorKind::BadInput);
     assert_eq!(kind_of(client.get_election("").leader()), ErrorKind::BadInput);
+    let text = fresh("text");
+    RedisServer::shared().run(&["SET", &text, "data"]);
+    assert_eq!(kind_of(client.get_election(&text).leader()), ErrorKind::Refused);
 }
 
 #[test]
