@@ -151,7 +151,8 @@ words! {
         Expired = "expired",
         /// The key is gone: deleted, flushed, force-released, or lost in a restart.
         Gone = "gone",
-        /// Another owner holds the lock, or the key has another type.
+        /// Another owner holds the lock, or the key has another type. A reader whose hold is gone beside other readers is
+        /// told this, too.
         Taken = "taken",
         /// The client was closed during the hold.
         Closed = "closed",
@@ -196,6 +197,11 @@ impl Error {
     /// Turns the error of the last attempt into a doubt, because an earlier attempt is unanswered and may have run.
     pub(crate) fn in_doubt(self) -> Self {
         self.changed(|inner| Inner { kind: ErrorKind::Unknown, word: None, in_doubt: true, ..inner })
+    }
+
+    /// Adds advice to the text.
+    pub(crate) fn advising(self, advice: &str) -> Self {
+        self.changed(|inner| Inner { text: format!("{}; {advice}", inner.text), ..inner })
     }
 
     /// Removes the doubt from the error of a request that changes nothing.

@@ -518,6 +518,8 @@ impl<T, On> Lock<T, On> {
 
     /// Releases the lock of whatever owner, and wakes waiters. Returns whether the lock was held.
     ///
+    /// Of several locks each is released; the result is whether any was held.
+    ///
     /// Of a read-write lock only the side of this handle is released: while a writer also reads, the read side stays
     /// and the result is `false`; release the write side instead.
     ///
@@ -563,16 +565,20 @@ impl<T, On> Lock<T, On> {
     ///
     /// # Errors
     ///
-    /// `BadInput` for an owner without a text; `Unsupported` for several locks; otherwise as `force_unlock`.
+    /// `BadInput` for an owner that is no text; `Unsupported` for several locks; otherwise as `force_unlock`.
     pub fn force_unlock_owner(&self, owner: impl AsRef<str>) -> Result<()> {
         let one = self.only("force_unlock_owner")?;
         match owner.as_ref() {
             "" => self.meaningless("an owner has a text; take it from holder() or from Client::inspect"),
+            owner if owner.contains(char::REPLACEMENT_CHARACTER) => {
+                self.meaningless("this owner is shown with a byte that is no text; free the lock by force_unlock()")
+            }
             owner => one.force_unlock_owner(&OwnerId::encoded(owner)),
         }
     }
 
-    /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held.
+    /// Asks Redis whether the lock is held; of a read-write lock, whether the side of this handle is held. Several locks
+    /// are held where so many are that no other caller can take them: any of a multi-lock, a majority of a red lock.
     ///
     /// ```no_run
     /// # let client = lockson::Client::connect("redis://localhost")?;

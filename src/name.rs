@@ -99,7 +99,8 @@ impl LockName {
         if text.len() <= Self::LONGEST {
             return Ok(());
         }
-        let text = format!("{what} has at most {} bytes; this one has {}", Self::LONGEST, text.len());
+        let begin: String = text.chars().take(32).collect();
+        let text = format!("{what} has at most {} bytes; {begin:?}.. has {}", Self::LONGEST, text.len());
         Err(Error::new(ErrorKind::BadInput, text))
     }
 

@@ -81,10 +81,15 @@ impl Engine {
         let (held, counts, raise) = self.keeper.with_ledger(hold, |ledger, now| {
             (ledger.counts(), ledger.counts_after_reentry(now, side), ledger.raise(now, request.lease))
         });
-        let counts = counts.map_err(|loss| self.keeper.lost(hold, loss))?;
+        let barred = |loss| self.keeper.lost(hold, loss).advising("its guard bars this thread until it is dropped");
+        let counts = counts.map_err(barred)?;
         if hold.kind.family() != request.kind.family() {
             let (held, wanted) = (hold.label(), request.kind.label(side));
-            let text = format!("this thread holds it as {held} and wants it as {wanted}; use one kind for one name");
+            let text = if held == wanted {
+                format!("this thread holds it as {held} with another ReleaseBy; use one form for one name")
+            } else {
+                format!("this thread holds it as {held} and wants it as {wanted}; use one kind for one name")
+            };
             return Err(Error::new(ErrorKind::OtherKind, text));
         }
         request.kind.check_reentry(held).map_err(|why| Error::new(ErrorKind::AlreadyHeld, why))?;
