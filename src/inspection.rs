@@ -26,8 +26,9 @@ record! {
         /// [`without_rights`](Self::without_rights) names the command that would tell.
         ///
         /// Plain, non-reentrant and spin locks look alike: they are [`LockKind::Plain`]. A fair lock looks plain while
-        /// nobody waits. A latch looks like a semaphore, and so do expiring permits while none is taken. A free fenced
-        /// lock and an election without a leader leave their last token: [`LockKind::Fenced`].
+        /// nobody waits. A latch looks like a semaphore, and so do expiring permits while none is taken. Any other text
+        /// looks like a token lock. A free fenced lock and an election without a leader leave their last token:
+        /// [`LockKind::Fenced`].
         kind: Option<LockKind> => [Option<LockKind>],
         /// Returns the holders, at most 1,000; those of a semaphore are not stored.
         holders: Vec<InspectedHolder> => [&[InspectedHolder]],
@@ -66,7 +67,7 @@ record! {
     #[derive(Default, PartialEq, Eq)]
     pub struct InspectedHolder {
         /// Returns the owner id as stored: of a token lock its value, of a permit its id as
-        /// [`PermitId`](crate::PermitId) shows it.
+        /// [`PermitId`](crate::PermitId) shows it. A byte that is no text is shown as U+FFFD.
         owner: String => [&str],
         /// Returns the hold count; 1 where none is stored.
         hold_count: u64 => [u64],

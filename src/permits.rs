@@ -231,7 +231,9 @@ impl PermitExpirableSemaphore {
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
     ///
-    /// For permits of this process use [`Hold::extend`](crate::Hold::extend): a holder does not learn of a shorter lease.
+    /// A holder of this crate does not learn of a shorter lease, and renews a permit taken without a lease at its next
+    /// tick: end such a permit by [`release_by_id`](Self::release_by_id). For permits of this process use
+    /// [`Hold::extend`](crate::Hold::extend).
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -52,7 +52,7 @@ pub(crate) fn wait(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a caller who asks now would be served.
+/// Whether nobody holds the lock, or a permit is free. In the queue of a fair lock others may be first.
 fn is_open(inspection: &Inspection) -> bool {
     match (inspection.kind(), inspection.available()) {
         (Some(LockKind::Semaphore | LockKind::Permit), Some(available)) => available > 0,
