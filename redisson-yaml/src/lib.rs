@@ -30,7 +30,9 @@ pub use error::{Error, Result};
 use servers::{Layout, Servers};
 #[cfg(feature = "tls")]
 use tls::TlsSettings;
-use values::{bad, class_of, config, is_almost, millis, name, not_yaml, number, prefix, substitute, text, unsupported};
+use values::{
+    bad, class_of, config, is_almost, millis, name, not_yaml, number, octal, prefix, substitute, text, unsupported,
+};
 
 /// The Rust in the README compiles.
 #[cfg(doctest)]
@@ -93,7 +95,12 @@ fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
     let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
     let Value::Mapping(mut root) = root else { return Err(config("the Redisson configuration is empty")) };
     // The parser keeps only tags that begin with an exclamation mark. This copy is read only for its tags.
-    let tagged = serde_norway::from_str(&yaml.replace("!<", "!<!")).map_err(malformed)?;
+    let tagged = serde_norway::from_str(&yaml.replace("!!", "!").replace("!<", "!<!")).map_err(malformed)?;
+    if let Some(line) = octal(&yaml) {
+        return Err(config(&format!(
+            "line {line} of the Redisson configuration has a number that begins with 0; put it in quotes"
+        )));
+    }
     let is_left = |key: &Value| !key.as_str().is_some_and(|key| without.contains(&key));
     root.retain(|key, _| is_left(key));
     for section in root.values_mut().filter_map(Value::as_mapping_mut) {
@@ -123,6 +130,10 @@ const CLASSES_OF_NOTHING: [&str; 6] = [
     "org.redisson.config.DefaultNatMapper",
     "org.redisson.api.DefaultNatMapper",
 ];
+
+fn is_idle(class: &str) -> bool {
+    CLASSES_OF_NOTHING.contains(&class)
+}
 
 /// The settings with an effect here. An unknown setting with almost the same name is taken as misspelled.
 const COUNTED: [&str; 29] = [
@@ -289,6 +300,10 @@ impl Reader {
                 | "commandMapper"
                 | "credentialsResolver"
                 | "natMapper" => {
+                    if matches!(key, "username" | "password" | "nameMapper") && self.is_above(key) {
+                        self.warn(key, "as in Redisson, the one above the section counts");
+                        continue;
+                    }
                     let class = class_of(self.tagged.get(section), key);
                     self.shared(key, value, class)?;
                 }
@@ -304,11 +319,17 @@ impl Reader {
     }
 
     /// Applies a setting that may be common or belong to the server.
+    /// Whether a setting stands above the sections, too, other than as its default.
+    fn is_above(&self, key: &str) -> bool {
+        let is_idle = || class_of(Some(&self.tagged), key).is_some_and(|class| is_idle(&class));
+        self.tagged.get(key).is_some_and(|value| !value.is_null()) && !is_idle()
+    }
+
     fn shared(&mut self, key: &str, value: &Value, class: Option<String>) -> Result<()> {
         match (key, value) {
             // These classes change nothing.
             ("nameMapper" | "commandMapper" | "credentialsResolver" | "natMapper", _)
-                if class.as_ref().is_some_and(|class| CLASSES_OF_NOTHING.contains(&class.as_str())) => {}
+                if class.as_ref().is_some_and(|class| is_idle(class)) => {}
             (_, Value::Null) if class.is_none() => {}
             ("username", _) => self.servers.username = Some(text(key, value)?),
             ("password", _) => self.servers.password = Some(text(key, value)?),

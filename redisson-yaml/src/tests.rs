@@ -296,3 +296,33 @@ fn a_mapper_with_more_than_a_prefix_is_refused() {
     let yaml = format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
     assert_eq!(super::read(&yaml).map(drop).unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+#[test]
+fn above_the_section_counts_as_in_redisson() {
+    let mapper = |prefix: &str| format!("nameMapper: !<com.acme.Prefixer> {{ prefix: '{prefix}' }}");
+    let both = |above: &str| {
+        format!(
+            "{above}\npassword: above\nsingleServerConfig:\n  address: redis://h:1\n  password: below\n  {}\n",
+            mapper("below:")
+        )
+    };
+    let (url, shown, _) = shown(&both(&mapper("above:")));
+    assert!(url.contains(":above@") && shown.contains("name_prefix: \"above:\""), "{url} {shown}");
+    for idle in [
+        "nameMapper: !<org.redisson.config.DefaultNameMapper> {}",
+        "nameMapper: !!org.redisson.config.DefaultNameMapper {}",
+    ] {
+        let shown = format!("{:?}", super::read(&both(idle)).unwrap().builder);
+        assert!(shown.contains("name_prefix: \"below:\""), "{idle}: {shown}");
+    }
+}
+
+#[test]
+fn numbers_and_comments_are_those_of_yaml_1_1() {
+    let with = |line: &str| super::read(&format!("singleServerConfig:\n  address: redis://h:1\n  {line}\n"));
+    let octal = with("database: 010 # eight").unwrap_err();
+    assert!(octal.to_string().contains("line 3") && octal.kind() == ErrorKind::Config, "{octal}");
+    assert!(format!("{:?}", with("timeout: 2_500").unwrap().builder).contains("command_timeout: 2.5s"));
+    assert!(with("timeout: 3000 # was ${LOCKSON_NO_SUCH_VARIABLE}").is_ok());
+    assert!(with("password: 'a #${LOCKSON_NO_SUCH_VARIABLE}'").is_err());
+}

@@ -39,7 +39,7 @@ pub(super) fn is_almost(one: &str, other: &str) -> bool {
 }
 
 /// Replaces `${NAME}` and `${NAME:-default}` by the environment. A `${` before anything else than a name is text, as in
-/// Redisson: it may be a part of a password. So is all of a line that is a comment.
+/// Redisson: it may be a part of a password. So is all of a comment.
 pub(super) fn substitute(yaml: &str) -> Result<String> {
     let mut out = String::with_capacity(yaml.len());
     let mut rest = yaml;
@@ -50,7 +50,9 @@ pub(super) fn substitute(yaml: &str) -> Result<String> {
             inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
         out.push_str(&rest[..start]);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
-        let is_comment = out.rsplit('\n').next().is_some_and(|line| line.trim_start().starts_with('#'));
+        let line = out.rsplit('\n').next().unwrap_or_default();
+        let begins_comment = |(before, _): (&str, &str)| !before.contains(['"', '\'']);
+        let is_comment = line.trim_start().starts_with('#') || line.split_once(" #").is_some_and(begins_comment);
         if is_comment || variable.is_empty() || !variable.chars().all(is_name) {
             out.push_str("${");
             rest = after;
@@ -65,6 +67,15 @@ pub(super) fn substitute(yaml: &str) -> Result<String> {
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// The line with a number that begins with zero, which YAML 1.1, and so Redisson, reads as octal.
+pub(super) fn octal(yaml: &str) -> Option<usize> {
+    let is_octal = |line: &str| {
+        let value = line.split_once(": ").map_or("", |(_, value)| value.split(" #").next().unwrap_or_default().trim());
+        value.len() > 1 && value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    yaml.lines().position(is_octal).map(|at| at + 1)
 }
 
 /// The Java class that a setting is tagged with.
@@ -97,8 +108,8 @@ pub(super) fn text(key: &str, value: &Value) -> Result<String> {
 }
 
 pub(super) fn number(key: &str, value: &Value) -> Result<u64> {
-    // In quotes, as around a variable, it is a number, too.
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    // In quotes, as around a variable, it is a number, too, and so are digits in groups.
+    let number = value.as_u64().or_else(|| value.as_str()?.replace('_', "").parse().ok());
     number.ok_or_else(|| bad(key, "a whole number"))
 }
 
