@@ -18,6 +18,8 @@ pub(crate) struct RenewalRounds {
     batch: usize,
     /// The time after which the last write was answered.
     took: Duration,
+    /// The time at which checks that are put off trust that duration less.
+    doubted_at: Instant,
     /// The time for each lock of the last renewals.
     pace: Duration,
     command_timeout: Duration,
@@ -150,9 +152,9 @@ impl RenewalRounds {
     pub(crate) fn ask_until(&mut self, now: Instant, first: RenewalTurn) -> Option<Instant> {
         // A check of some kinds takes two round trips.
         let is_too_late = first.is_look() && now.after((self.took * 2).min(self.interval / 2)) > self.next_tick;
-        if is_too_late {
-            // One slow answer must not put off all checks until the tick.
-            self.took /= 2;
+        // One slow answer must not put off all checks until the tick.
+        if is_too_late && now >= self.doubted_at {
+            (self.took, self.doubted_at) = (self.took / 2, now.after(PAUSE_OF_A_LOOK));
         }
         if is_too_late || self.in_vain >= self.command_timeout {
             return None;
