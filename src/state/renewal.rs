@@ -20,8 +20,8 @@ pub(crate) struct RenewalRounds {
     took: Duration,
     /// The time at which checks that are put off trust that duration less.
     doubted_at: Instant,
-    /// The time for each lock of the last renewals.
-    pace: Duration,
+    /// The most batches of a write: fewer after one without an answer, which may have been too long for its limit.
+    most_at_once: usize,
     command_timeout: Duration,
     /// The sending time of the first failed request since renewals worked.
     failing_since: Option<Instant>,
@@ -77,7 +77,8 @@ pub(crate) enum Lesson {
 
 impl RenewalRounds {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
-        Self { next_tick: now.after(interval), interval, batch, command_timeout, ..Self::default() }
+        let most_at_once = MOST_BATCHES_AT_ONCE;
+        Self { next_tick: now.after(interval), interval, batch, command_timeout, most_at_once, ..Self::default() }
     }
 
     /// Starts a round. Returns whether a tick has come, at which all renewed holds are due.
@@ -109,22 +110,28 @@ impl RenewalRounds {
     }
 
     /// Returns how many of these batches to send by one write, so that all are answered within a quarter of the
-    /// interval, and each write within half of its time limit.
+    /// interval.
     pub(crate) fn batches_at_once(&self, batches: usize) -> usize {
-        let in_time = |time: Duration, each: Duration| {
-            usize::try_from(time.as_nanos() / each.as_nanos().max(1)).unwrap_or(usize::MAX)
-        };
-        let wanted = batches.div_ceil(in_time(self.interval / 4, self.took).max(1));
-        let most = in_time(self.command_timeout / 2, self.pace) / self.batch.max(1);
-        wanted.min(most.max(1)).min(MOST_BATCHES_AT_ONCE)
+        let writes = (self.interval / 4).as_micros() / self.took.as_micros().max(1);
+        batches.div_ceil(usize::try_from(writes).unwrap_or(usize::MAX).max(1)).min(self.most_at_once)
     }
 
     /// Takes the duration of an answered write about so many locks.
     pub(crate) fn wrote(&mut self, took: Duration, locks: usize, is_look: bool) {
         self.took = took;
-        if !is_look {
-            self.pace = took / u32::try_from(locks.max(1)).unwrap_or(u32::MAX);
+        if !is_look && self.batches_of(locks) >= self.most_at_once {
+            let more = if took * 4 < self.command_timeout { self.most_at_once } else { 1 };
+            self.most_at_once = (self.most_at_once + more).min(MOST_BATCHES_AT_ONCE);
         }
+    }
+
+    /// Takes the failure of a write of renewals about so many locks.
+    pub(crate) fn wrote_in_vain(&mut self, locks: usize) {
+        self.most_at_once = (self.batches_of(locks) / 2).max(1);
+    }
+
+    fn batches_of(&self, locks: usize) -> usize {
+        locks / self.batch.max(1)
     }
 
     /// Returns the turn whose deadline limits a write: that of the first hold that an answer can save.
@@ -196,7 +203,6 @@ impl RenewalRounds {
     /// Records the failure of a write, sent at `sent`, with this first hold.
     pub(crate) fn failed(&mut self, sent: Instant, now: Instant, first: RenewalTurn) {
         self.in_vain += sent.until(now);
-        self.pace = self.pace.saturating_mul(2);
         self.note_failure(first, sent);
     }
 

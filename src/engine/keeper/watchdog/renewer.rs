@@ -187,7 +187,12 @@ impl Renewer {
         let answered = Instant::now();
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
-            Err(error) => return self.failed(host, (sent, answered), &requests.concat(), error),
+            Err(error) => {
+                if !first.is_look() {
+                    self.rounds.wrote_in_vain(locks);
+                }
+                return self.failed(host, (sent, answered), &requests.concat(), error);
+            }
         };
         self.rounds.wrote(sent.until(answered), locks, first.is_look());
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);

@@ -194,6 +194,28 @@ fn a_write_that_is_too_long_is_made_shorter() {
 }
 
 #[test]
+fn many_holds_are_kept_behind_each_latency() {
+    for (round_trip, timeout) in [(300, 3_000), (800, 3_000), (1_000, 3_000), (260, 1_000), (300, 1_000)] {
+        let acts: Vec<_> = (0..1_000).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
+        let answered = Fate::Answered { to_ms: round_trip / 2, back_ms: round_trip / 2 };
+        let rounds = play(&Plan { batch: 10, ..simple(30_000, timeout, acts, vec![answered; 4_000]) });
+        assert_eq!(rounds.last().unwrap().1.len(), 1_000, "{round_trip} ms within {timeout}");
+    }
+}
+
+#[test]
+fn checks_that_are_put_off_do_not_use_up_the_estimate() {
+    let mut rounds = RenewalRounds::new(START, ms(10_000), 100, ms(3_000));
+    rounds.wrote(ms(300), 1, true);
+    let check = RenewalTurn { lease: None, good_until: START.after(ms(100_000)) };
+    let before_tick = |before: u64| START.after(ms(10_000 - before));
+    assert!(rounds.ask_until(before_tick(700), check).is_some());
+    for before in [500, 290, 280, 270, 100, 50] {
+        assert_eq!(rounds.ask_until(before_tick(before), check), None, "{before} ms before the tick");
+    }
+}
+
+#[test]
 fn a_hold_that_no_answer_can_save_costs_no_other() {
     let answered = Fate::Answered { to_ms: 150, back_ms: 150 };
     for is_known in [true, false] {
