@@ -42,9 +42,17 @@ impl Keeper {
         let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
         // The numbers are those of the turn: before it, another request may raise what was promised.
         match self.remaining(hold) {
-            Ok(remaining) => Ok(Some(PartRelease { hold, remaining, ends, turn })),
+            Ok(remaining) => {
+                turn.written();
+                Ok(Some(PartRelease { hold, remaining, ends, turn }))
+            }
             Err(Phase::Lost(loss)) => Err(self.lost(hold, loss)),
-            Err(_) => Ok(None),
+            Err(_) => {
+                if ends {
+                    self.clear_away(hold, turn.take_in_doubt());
+                }
+                Ok(None)
+            }
         }
     }
 
@@ -70,15 +78,11 @@ impl Keeper {
     }
 
     fn learn_of_part(&self, part: &PartRelease<'_>, outcome: SendResult<Released>) -> Result<result::Result<(), Loss>> {
-        let PartRelease { hold, remaining: Remaining { counts, .. }, turn, .. } = part;
+        let PartRelease { hold, turn, .. } = part;
         // A renewal that is sent before the reply may run before the release.
         let over = |answer| Answer { clear_since: Instant::now(), ..answer };
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten).map(over);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
-            // A later release may have missed its turn, or a kept side has ended, and rely on the background.
-            if *counts == ledger.counts_on_wire(now) {
-                turn.written();
-            }
             answer.value.map(drop).map_err(|loss| ledger.reported_lost(now, loss))
         })
     }
@@ -132,10 +136,14 @@ impl Keeper {
             }
             return true;
         };
+        turn.written();
         let part = PartRelease { hold, remaining, ends: false, turn };
         let outcome = self.sender.send_after(part.turn.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
-        self.learn_of_part(&part, outcome).is_ok() && !part.turn.has_unwritten()
+        if self.learn_of_part(&part, outcome).is_err() {
+            hold.requests.leave_unwritten();
+        }
+        !part.turn.has_unwritten()
     }
 }
 

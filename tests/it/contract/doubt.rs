@@ -95,6 +95,46 @@ fn an_inner_release_keeps_what_an_extension_promised_meanwhile() {
 }
 
 #[test]
+fn a_kept_part_that_ends_before_the_turn_of_the_last_release_leaves_nothing() {
+    for_every_reentrant_kind(|kind| {
+        let (rig, name) = (Rig::shared(), kind.fresh());
+        let lock = kind.get_lock(&patient(&rig.proxy, false), &name);
+        let outer = lock.lock().unwrap();
+        let inner = lock.with_lease(ms(500)).lock().unwrap();
+        let hold = outer.hold().clone();
+        inner.keep_until_expiry();
+        let late = rig.proxy.rule(When::script(), Then::DelayReply(ms(900)));
+        thread::scope(|scope| {
+            let extension = scope.spawn(|| hold.extend(ms(500)));
+            eventually(SOON, "the extension is under way", || late.hits() == 1);
+            outer.unlock().unwrap();
+            let _ = joined(extension);
+        });
+        eventually(SOON, "the lock is free", || ttl_ms(rig.server, &name) == -2);
+    });
+}
+
+#[test]
+fn a_release_without_a_turn_is_written_after_the_one_before_it() {
+    let (rig, name) = (Rig::shared(), fresh("alike"));
+    let own = Client::builder(&rig.proxy.url()).command_timeout(BOUND).drop_timeout(ms(300)).connect().unwrap();
+    let lock = own.get_lock(&name);
+    let outer = lock.lock().unwrap();
+    let kept = lock.with_lease(ms(15_000)).lock().unwrap();
+    let third = lock.lock().unwrap();
+    kept.keep_until_expiry();
+    rig.proxy.mute(Scope::All, Direction::Both);
+    drop(third);
+    rig.proxy.cut(Scope::All);
+    rig.proxy.heal();
+    let one_is_left = When::script().that(|sent| sent.text(4) == "1");
+    let late = rig.proxy.rule(one_is_left, Then::DelayReply(ms(1_000)));
+    eventually(SOON, "the background writes", || late.hits() == 1);
+    drop(outer); // the counts stay, and the time to live is that of the part that was kept
+    eventually(SOON, "the time is written", || (1..15_000).contains(&ttl_ms(rig.server, &name)));
+}
+
+#[test]
 fn a_reentry_in_doubt_is_taken_back_later() {
     for_every_reentrant_kind(|kind| {
         let (rig, name) = (Rig::shared(), kind.fresh());
