@@ -35,7 +35,7 @@ pub(crate) struct Members {
     pub(crate) members: Vec<SingleLock>,
     /// The modifiers of each member.
     pub(crate) modifiers: Vec<Modifiers>,
-    /// The members in the canonical order, by server and name.
+    /// The members in the canonical order, by name and server.
     order: Vec<usize>,
     pub(crate) form: Arc<dyn Form>,
 }

@@ -76,6 +76,11 @@ impl Queues {
         Some((waiter.successor.clone()?, waiting))
     }
 
+    /// Whether threads of this process wait for the lock.
+    pub(crate) fn has(&self, name: &LockName) -> bool {
+        !self.is_empty() && self.by_name.lock().len(name) > 0
+    }
+
     /// Takes a message. A payload that is no number, or suffices for no thread, wakes the threads that may ask anyway:
     /// Redisson tells how many expiring permits were added or came back, not how many are free.
     pub(crate) fn message(&self, name: &LockName, payload: &[u8]) {

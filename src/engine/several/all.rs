@@ -135,6 +135,17 @@ impl<'a> All<'a> {
             missing.iter().for_each(|place| self.rounds.busy(*place));
             return Ok(());
         }
+        // Who holds nothing joins the line of the threads of this process, and does not ask ahead of it.
+        if !self.is_over() && self.take.grants.iter().all(Option::is_none) {
+            let waits = |place: &&usize| {
+                let AcquireRequest { engine, name, .. } = self.take.requests[**place];
+                engine.cells.local_queues.has(name)
+            };
+            if let Some(place) = missing.iter().find(waits) {
+                self.rounds.busy(*place);
+                return Ok(());
+            }
+        }
         let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not)).collect();
         let end = self.end;
         let replies = asking::ask_at_once(asking, self.take.caller, |_, bounds| until(end, bounds));

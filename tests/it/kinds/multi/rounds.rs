@@ -321,6 +321,26 @@ fn hot_members_do_not_starve_a_group() {
 }
 
 #[test]
+fn several_locks_do_not_ask_ahead_of_threads_of_their_process() {
+    let (server, names) = (RedisServer::shared(), names::<2>());
+    let proxy = Proxy::start(server.address());
+    let ours = Client::connect(&proxy.url()).unwrap();
+    let held = client().get_lock(&names[0]).owned().lock().unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| ours.get_lock(&names[0]).lock().unwrap().unlock());
+        eventually(SOON, "a thread waits in line", || ours.waiting().len() == 1);
+        let mark = proxy.mark();
+        let several = scope.spawn(|| plain(&ours, &names.each_ref()).lock().unwrap().unlock());
+        eventually(SOON, "so does the caller of both", || ours.waiting().len() == 2);
+        assert!(proxy.fitting_since(mark, &When::script().containing(&names[1])).is_empty(), "it asked before");
+        held.unlock().unwrap();
+        joined(first).unwrap();
+        joined(several).unwrap();
+    });
+    assert_no_trace(server, &names);
+}
+
+#[test]
 fn no_question_follows_an_answer_that_came_too_late() {
     let (server, [one, two], other) = (RedisServer::shared(), names(), client());
     let proxy = Proxy::start(server.address());
