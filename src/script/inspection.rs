@@ -369,7 +369,7 @@ fn is_own(owner: &str) -> bool {
 
 /// Whether the field of a hash is the owner of a lock, or of a side of a read-write lock.
 fn is_hold(field: &str) -> bool {
-    is_own(&field.replacen(":write", "", 1))
+    is_own(field.strip_suffix(":write").unwrap_or(field))
 }
 
 /// The hold count of a field; `None` where either is that of other data.

@@ -247,7 +247,7 @@ impl Ledger {
     /// Removes a guard and leaves its part of the hold to expire. Returns the end of this part if guards remain.
     pub(crate) fn keep(&mut self, guard: GuardNumber, now: Instant) -> Option<Instant> {
         let entry = self.guards.iter().find(|entry| entry.number == guard)?;
-        let end = entry.until.filter(|_| entry.is_leased).unwrap_or(self.end);
+        let end = if entry.is_leased { entry.until } else { self.after_limit(entry, now) }.unwrap_or(self.end);
         let kept = entry.side as usize;
         let kept = &mut self.rare().kept[kept];
         *kept = (*kept).max(Some(end));
@@ -397,6 +397,12 @@ impl Ledger {
         self.rare.as_ref().map_or([None; 2], |rare| rare.kept)
     }
 
+    /// The latest end of a guard that is renewed no more: its last renewal came before its limit. What inner sections
+    /// renewed later is not its own.
+    fn after_limit(&self, entry: &GuardEntry, now: Instant) -> Option<Instant> {
+        entry.until.filter(|until| *until <= now).map(|until| self.end.min(until.after(self.watchdog.duration())))
+    }
+
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {
         let mut number = self.last_guard;
         // The numbers come again, in a hold that is entered some billion times.
@@ -425,9 +431,7 @@ impl Ledger {
     fn promised(&self, now: Instant) -> Instant {
         let of_guard = |entry: &GuardEntry| match entry.until {
             Some(until) if entry.is_leased => until,
-            // Its last renewal came before; what inner sections renewed later is not its own.
-            Some(until) if until <= now => self.end.min(until.after(self.watchdog.duration())),
-            _ => now.after(self.watchdog.duration()),
+            _ => self.after_limit(entry, now).unwrap_or_else(|| now.after(self.watchdog.duration())),
         };
         let guards = self.guards.iter().map(of_guard);
         let is_renewed = self.guards.iter().any(|entry| !entry.is_leased);

@@ -83,6 +83,14 @@ fn an_inner_section_does_not_prolong_a_longest_hold() {
 }
 
 #[test]
+fn a_part_that_is_kept_past_its_longest_hold_ends_with_it() {
+    let promise = Promise::Renewed { until: Some(at(10_000)) };
+    let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
+    let _inner = ledger.reentered(at(29_000), at(29_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    assert_eq!(ledger.keep(outer, at(35_000)), Some(at(40_000)));
+}
+
+#[test]
 fn a_hold_is_believed_until_its_lease_less_the_margin() {
     let (mut ledger, guard) = Ledger::granted(lease(30_000), START, lease(2_000), Side::Exclusive, leased(2_000));
     assert_eq!(ledger.look(at(1_949)), Phase::Live);
