@@ -41,6 +41,25 @@ fn a_take_and_a_release_are_one_request_each() {
 }
 
 #[test]
+fn values_that_expired_long_ago_are_cleared_away() {
+    let (server, client, group) = (RedisServer::shared(), client(), fresh("group"));
+    let kept = client.get_group_lock(&group, ["kept"]).lock().unwrap();
+    let own = fields(server, &group);
+    for number in 0..300 {
+        let (value, owner) = (format!("{number:0>22}"), format!("0d7a7c52-5f1b-4a58-8b16-6f3c1a52b3aa:{number}"));
+        let [ends, count] = ["expire_time", "lock_count"].map(|end| format!("{value}:{owner}:{end}"));
+        server.run(&["HSET", &group, &value, &owner, &ends, "1700000000000", &count, "1"]);
+    }
+    for number in 0..1_000 {
+        client.get_group_lock(&group, [number.to_string()]).lock().unwrap().unlock().unwrap();
+    }
+    let left = fields(server, &group).len();
+    assert!(left < 300, "{left} fields of 900");
+    assert!(own.iter().all(|field| fields(server, &group).contains(field)) && kept.is_held());
+    kept.unlock().unwrap();
+}
+
+#[test]
 fn no_value_and_too_many_are_refused() {
     let (client, group) = (client(), fresh("group"));
     assert_eq!(kind_of(client.get_group_lock(&group, [""; 0]).lock()), ErrorKind::BadInput);
