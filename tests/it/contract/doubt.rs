@@ -95,7 +95,7 @@ fn an_inner_release_keeps_what_an_extension_promised_meanwhile() {
 }
 
 #[test]
-fn a_kept_part_that_ends_before_the_turn_of_the_last_release_leaves_nothing() {
+fn a_kept_part_that_ends_before_a_turn_leaves_nothing() {
     for_every_reentrant_kind(|kind| {
         let (rig, name) = (Rig::shared(), kind.fresh());
         let lock = kind.get_lock(&patient(&rig.proxy, false), &name);
