@@ -398,9 +398,11 @@ impl Ledger {
     }
 
     /// The latest end of a guard that is renewed no more: its last renewal came before its limit. What inner sections
-    /// renewed later is not its own.
+    /// renewed later is not its own, but what `extend` set.
     fn after_limit(&self, entry: &GuardEntry, now: Instant) -> Option<Instant> {
-        entry.until.filter(|until| *until <= now).map(|until| self.end.min(until.after(self.watchdog.duration())))
+        let until = entry.until.filter(|until| *until <= now)?;
+        let renewed = self.end.min(until.after(self.watchdog.duration()));
+        Some(renewed).max(self.rare.as_ref().and_then(|rare| rare.extended))
     }
 
     fn admit(&mut self, side: Side, promise: Promise) -> GuardNumber {

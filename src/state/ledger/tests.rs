@@ -88,6 +88,12 @@ fn a_part_that_is_kept_past_its_longest_hold_ends_with_it() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
     let _inner = ledger.reentered(at(29_000), at(29_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
     assert_eq!(ledger.keep(outer, at(35_000)), Some(at(40_000)));
+
+    let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
+    ledger.extended(at(9_000), lease(60_000));
+    let inner = ledger.reentered(at(11_000), at(11_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    assert_eq!(ledger.keep(outer, at(12_000)), Some(at(69_000)), "what extend promised");
+    assert_eq!(partial(&mut ledger, inner, at(13_000)), (ONE, lease(56_000)));
 }
 
 #[test]
