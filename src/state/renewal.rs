@@ -20,7 +20,7 @@ pub(crate) struct RenewalRounds {
     took: Duration,
     /// The time at which checks that are put off trust that duration less.
     doubted_at: Instant,
-    /// The most batches of a write: fewer after one without an answer, which may have been too long for its limit.
+    /// The most batches of renewals in a write: fewer after a time-out, which may have been too short for the write.
     most_at_once: usize,
     command_timeout: Duration,
     /// The sending time of the first failed request since renewals worked.
@@ -116,22 +116,20 @@ impl RenewalRounds {
         batches.div_ceil(usize::try_from(writes).unwrap_or(usize::MAX).max(1)).min(self.most_at_once)
     }
 
-    /// Takes the duration of an answered write about so many locks.
-    pub(crate) fn wrote(&mut self, took: Duration, locks: usize, is_look: bool) {
+    /// Takes the duration of an answered write of so many batches of renewals.
+    pub(crate) fn wrote(&mut self, took: Duration, batches: usize) {
         self.took = took;
-        if !is_look && self.batches_of(locks) >= self.most_at_once {
+        if batches >= self.most_at_once {
             let more = if took * 4 < self.command_timeout { self.most_at_once } else { 1 };
             self.most_at_once = (self.most_at_once + more).min(MOST_BATCHES_AT_ONCE);
         }
     }
 
-    /// Takes the failure of a write of renewals about so many locks.
-    pub(crate) fn wrote_in_vain(&mut self, locks: usize) {
-        self.most_at_once = (self.batches_of(locks) / 2).max(1);
-    }
-
-    fn batches_of(&self, locks: usize) -> usize {
-        locks / self.batch.max(1)
+    /// Takes the time-out of a write of so many batches of renewals.
+    pub(crate) fn timed_out(&mut self, batches: usize) {
+        if batches > 0 {
+            self.most_at_once = (batches / 2).max(1);
+        }
     }
 
     /// Returns the turn whose deadline limits a write: that of the first hold that an answer can save.

@@ -153,16 +153,19 @@ impl Renewer {
     fn send(&mut self, host: &mut impl RenewalHost, due: Vec<Due>) {
         let mut batches = self.rounds.in_batches(due).into_iter().peekable();
         while let Some(mut batch) = batches.next() {
+            let mut together = usize::from(!batch[0][0].turn.is_look());
             for _ in 1..self.rounds.batches_at_once(batches.len() + 1) {
                 let is_like = |next: &Batch<_>| !batch[0][0].turn.is_look() && !next[0][0].turn.is_look();
                 let Some(next) = batches.next_if(is_like) else { break };
                 batch.extend(next);
+                together += 1;
             }
             let urgent = host.urgent();
             let look = |hold: &Arc<HoldState>| Some(due_for(host, hold, host.with_ledger(hold, RenewalTurn::look)?));
             let urgent = urgent.iter().filter_map(look).collect();
-            for batch in self.rounds.in_batches(urgent).into_iter().chain([batch]) {
-                self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect());
+            let urgent = self.rounds.in_batches(urgent).into_iter().map(|batch| (batch, 0));
+            for (batch, renewals) in urgent.chain([(batch, together)]) {
+                self.send_batch(host, batch.iter().map(|request| request.iter().collect()).collect(), renewals);
             }
         }
         let began = Instant::now();
@@ -171,14 +174,13 @@ impl Renewer {
         }
     }
 
-    fn send_batch(&mut self, host: &mut impl RenewalHost, mut requests: Vec<Vec<&Due>>) {
+    /// Sends a write, which puts so many batches of renewals together, or none.
+    fn send_batch(&mut self, host: &mut impl RenewalHost, mut requests: Vec<Vec<&Due>>, renewals: usize) {
         // Holds that were released during the earlier batches are left out.
         requests.iter_mut().for_each(|request| request.retain(|due| is_still_due(host, due)));
         requests.retain(|request| !request.is_empty());
         let sent = Instant::now();
-        let turns = requests.iter().flatten().map(|due| due.turn);
-        let locks = turns.clone().count();
-        let Some(first) = self.rounds.first_of(turns, sent) else { return };
+        let Some(first) = self.rounds.first_of(requests.iter().flatten().map(|due| due.turn), sent) else { return };
         let Some(deadline) = self.rounds.ask_until(sent, first) else {
             requests.iter().flatten().for_each(|due| self.learn(host, due, due.turn.put_off()));
             return;
@@ -188,13 +190,13 @@ impl Renewer {
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                if !first.is_look() {
-                    self.rounds.wrote_in_vain(locks);
+                if answered >= deadline {
+                    self.rounds.timed_out(renewals);
                 }
                 return self.failed(host, (sent, answered), &requests.concat(), error);
             }
         };
-        self.rounds.wrote(sent.until(answered), locks, first.is_look());
+        self.rounds.wrote(sent.until(answered), renewals);
         let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {
@@ -222,8 +224,9 @@ impl Renewer {
 
     fn send_halves(&mut self, host: &mut impl RenewalHost, request: &[&Due]) {
         let (one, other) = request.split_at(request.len() / 2);
-        self.send_batch(host, vec![one.to_vec()]);
-        self.send_batch(host, vec![other.to_vec()]);
+        let renewals = usize::from(!request[0].turn.is_look());
+        self.send_batch(host, vec![one.to_vec()], renewals);
+        self.send_batch(host, vec![other.to_vec()], renewals);
     }
 
     /// Asks about a hold whose key may be on another server while its slot moves.

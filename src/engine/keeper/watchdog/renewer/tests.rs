@@ -204,9 +204,19 @@ fn many_holds_are_kept_behind_each_latency() {
 }
 
 #[test]
+fn writes_grow_again_after_a_time_out() {
+    // A batch has a request for each slot, and only so many of them.
+    let acts: Vec<_> = (0..1_000).map(|_| (0, Act::Acquire { leased_ms: None })).collect();
+    let mut fates = vec![Fate::Answered { to_ms: 500, back_ms: 500 }; 4_000];
+    fates[0] = Fate::NeverArrives;
+    let rounds = play(&Plan { batch: 1_000, slots: 1_000, ..simple(15_000, 3_000, acts, fates) });
+    assert_eq!(rounds.last().unwrap().1.len(), 1_000);
+}
+
+#[test]
 fn checks_that_are_put_off_do_not_use_up_the_estimate() {
     let mut rounds = RenewalRounds::new(START, ms(10_000), 100, ms(3_000));
-    rounds.wrote(ms(300), 1, true);
+    rounds.wrote(ms(300), 0);
     let check = RenewalTurn { lease: None, good_until: START.after(ms(100_000)) };
     let before_tick = |before: u64| START.after(ms(10_000 - before));
     assert!(rounds.ask_until(before_tick(700), check).is_some());
