@@ -128,8 +128,8 @@ impl Keeper {
         let Ok(remaining) = self.remaining(hold) else {
             turn.written();
             let in_doubt = turn.take_in_doubt();
-            if self.with_ledger(hold, |ledger, _| ledger.is_empty()) && !in_doubt.is_empty() {
-                // The last guard was dropped meanwhile, so these copies are only known here.
+            if self.with_ledger(hold, |ledger, _| ledger.is_empty()) {
+                // The last guard was dropped meanwhile, perhaps without a turn.
                 self.clear_away(hold, in_doubt);
             } else {
                 turn.keep_in_doubt(in_doubt);

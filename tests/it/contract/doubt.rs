@@ -98,19 +98,26 @@ fn an_inner_release_keeps_what_an_extension_promised_meanwhile() {
 fn a_kept_part_that_ends_before_a_turn_leaves_nothing() {
     for_every_reentrant_kind(|kind| {
         let (rig, name) = (Rig::shared(), kind.fresh());
-        let lock = kind.get_lock(&patient(&rig.proxy, false), &name);
-        let outer = lock.lock().unwrap();
-        let inner = lock.with_lease(ms(500)).lock().unwrap();
-        let hold = outer.hold().clone();
-        inner.keep_until_expiry();
-        let late = rig.proxy.rule(When::script(), Then::DelayReply(ms(900)));
-        thread::scope(|scope| {
-            let extension = scope.spawn(|| hold.extend(ms(500)));
-            eventually(SOON, "the extension is under way", || late.hits() == 1);
-            outer.unlock().unwrap();
-            let _ = joined(extension);
-        });
-        eventually(SOON, "the lock is free", || ttl_ms(rig.server, &name) == -2);
+        let client = Client::builder(&rig.proxy.url()).command_timeout(BOUND).drop_timeout(ms(300)).connect().unwrap();
+        let lock = kind.get_lock(&client, &name);
+        for misses_its_turn in [false, true] {
+            let outer = lock.lock().unwrap();
+            let inner = lock.with_lease(ms(500)).lock().unwrap();
+            let hold = outer.hold().clone();
+            inner.keep_until_expiry();
+            let late = rig.proxy.rule(When::script(), Then::DelayReply(ms(900)));
+            thread::scope(|scope| {
+                let extension = scope.spawn(|| hold.extend(ms(500)));
+                eventually(SOON, "the extension is under way", || late.hits() == 1);
+                if misses_its_turn {
+                    drop(outer)
+                } else {
+                    outer.unlock().unwrap()
+                }
+                let _ = joined(extension);
+            });
+            eventually(SOON, "the lock is free", || ttl_ms(rig.server, &name) == -2);
+        }
     });
 }
 
