@@ -176,7 +176,8 @@ for i, value in ipairs(values) do
     return refused
   end
 end
-for _, hold in ipairs(dead) do
+-- A repetition may have taken one of them again, under its own owner.
+for _, hold in ipairs(values[#values].is_ours and {} or dead) do
   local key, field, owner = unpack(hold)
   redis.pcall('hdel', key, expiry_of(field, owner), count_of(field, owner))
   if redis.call('hget', key, field) == owner then

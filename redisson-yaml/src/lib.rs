@@ -318,13 +318,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Applies a setting that may be common or belong to the server.
     /// Whether a setting stands above the sections, too, other than as its default.
     fn is_above(&self, key: &str) -> bool {
         let is_idle = || class_of(Some(&self.tagged), key).is_some_and(|class| is_idle(&class));
         self.tagged.get(key).is_some_and(|value| !value.is_null()) && !is_idle()
     }
 
+    /// Applies a setting that may be common or belong to the server.
     fn shared(&mut self, key: &str, value: &Value, class: Option<String>) -> Result<()> {
         match (key, value) {
             // These classes change nothing.

@@ -322,6 +322,8 @@ fn numbers_and_comments_are_those_of_yaml_1_1() {
     let with = |line: &str| super::read(&format!("singleServerConfig:\n  address: redis://h:1\n  {line}\n"));
     let octal = with("database: 010 # eight").unwrap_err();
     assert!(octal.to_string().contains("line 3") && octal.kind() == ErrorKind::Config, "{octal}");
+    assert!(with("# database: 010").is_ok() && with("database: '8'").is_ok());
+    assert!(super::read("singleServerConfig: {address: 'redis://h:1', database: 010}\n").is_err());
     assert!(format!("{:?}", with("timeout: 2_500").unwrap().builder).contains("command_timeout: 2.5s"));
     assert!(with("timeout: 3000 # was ${LOCKSON_NO_SUCH_VARIABLE}").is_ok());
     assert!(with("password: 'a #${LOCKSON_NO_SUCH_VARIABLE}'").is_err());

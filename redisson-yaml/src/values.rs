@@ -71,11 +71,12 @@ pub(super) fn substitute(yaml: &str) -> Result<String> {
 
 /// The line with a number that begins with zero, which YAML 1.1, and so Redisson, reads as octal.
 pub(super) fn octal(yaml: &str) -> Option<usize> {
-    let is_octal = |line: &str| {
-        let value = line.split_once(": ").map_or("", |(_, value)| value.split(" #").next().unwrap_or_default().trim());
+    let is_octal = |setting: &str| {
+        let value = setting.split_once(": ").map_or("", |(_, value)| value.trim_end_matches('}').trim());
         value.len() > 1 && value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit())
     };
-    yaml.lines().position(is_octal).map(|at| at + 1)
+    let settings = |line: &str| line.split(" #").next().unwrap_or_default().split(['{', ',']).any(is_octal);
+    yaml.lines().position(|line| !line.trim_start().starts_with('#') && settings(line)).map(|at| at + 1)
 }
 
 /// The Java class that a setting is tagged with.

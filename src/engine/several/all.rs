@@ -7,6 +7,7 @@ use crate::engine::several::asking::{self, Reply};
 use crate::engine::several::giving_back::extend_at_once;
 use crate::engine::several::{LONGEST_FAREWELL, Take};
 use crate::error::{Error, Result};
+use crate::kinds::Queueing;
 use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::state::rounds::{Rounds, Step};
@@ -138,8 +139,8 @@ impl<'a> All<'a> {
         // Who holds nothing joins the line of the threads of this process, and does not ask ahead of it.
         if !self.is_over() && self.take.grants.iter().all(Option::is_none) {
             let waits = |place: &&usize| {
-                let AcquireRequest { engine, name, .. } = self.take.requests[**place];
-                engine.cells.local_queues.has(name)
+                let AcquireRequest { engine, name, kind, .. } = self.take.requests[**place];
+                kind.queueing() == Queueing::Line && engine.cells.local_queues.has(name)
             };
             if let Some(place) = missing.iter().find(waits) {
                 self.rounds.busy(*place);
