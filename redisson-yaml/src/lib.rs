@@ -131,6 +131,7 @@ const CLASSES_OF_NOTHING: [&str; 6] = [
     "org.redisson.api.DefaultNatMapper",
 ];
 
+/// Whether this class of Redisson changes nothing.
 fn is_idle(class: &str) -> bool {
     CLASSES_OF_NOTHING.contains(&class)
 }
@@ -320,8 +321,8 @@ impl Reader {
 
     /// Whether a setting stands above the sections, too, other than as its default.
     fn is_above(&self, key: &str) -> bool {
-        let is_idle = || class_of(Some(&self.tagged), key).is_some_and(|class| is_idle(&class));
-        self.tagged.get(key).is_some_and(|value| !value.is_null()) && !is_idle()
+        let class = class_of(Some(&self.tagged), key);
+        self.tagged.get(key).is_some_and(|value| !value.is_null()) && !class.as_deref().is_some_and(is_idle)
     }
 
     /// Applies a setting that may be common or belong to the server.
@@ -329,7 +330,7 @@ impl Reader {
         match (key, value) {
             // These classes change nothing.
             ("nameMapper" | "commandMapper" | "credentialsResolver" | "natMapper", _)
-                if class.as_ref().is_some_and(|class| is_idle(class)) => {}
+                if class.as_deref().is_some_and(is_idle) => {}
             (_, Value::Null) if class.is_none() => {}
             ("username", _) => self.servers.username = Some(text(key, value)?),
             ("password", _) => self.servers.password = Some(text(key, value)?),
