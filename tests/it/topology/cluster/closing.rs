@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, Loss, Semaphore};
+use lockson::{Client, Loss, Permits, Semaphore};
 use lockson_harness::proxy::{Direction, Proxy, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisCluster, RedisServer, eventually};
 
@@ -100,17 +100,16 @@ fn close_gives_back_at_once_though_nothing_was_published() {
     drop(held);
 }
 
+fn take_two_of_five(semaphore: &Semaphore) -> Permits {
+    assert!(semaphore.set_permits_once(5).unwrap());
+    semaphore.acquire(2).unwrap()
+}
+
 #[test]
 fn permits_at_a_mute_member_cost_no_others() {
     let scene = Scene::start(LIMIT);
     let semaphores: Vec<_> = scene.names("semaphore", 2).iter().map(|name| scene.client.get_semaphore(name)).collect();
-    let taken: Vec<_> = semaphores
-        .iter()
-        .map(|semaphore| {
-            assert!(semaphore.set_permits_once(5).unwrap());
-            semaphore.acquire(2).unwrap()
-        })
-        .collect();
+    let taken: Vec<_> = semaphores.iter().map(take_two_of_five).collect();
     let names = scene.names("closed", 2);
     let held: Vec<_> = names.iter().map(|name| scene.client.get_lock(name).lock().unwrap()).collect();
     scene.close_with_a_mute_member();
@@ -133,13 +132,7 @@ fn releases_of_the_background_wait_for_no_mute_member() {
     let semaphores: Vec<_> = scene.names("semaphore", 1).iter().map(|name| scene.client.get_semaphore(name)).collect();
     let member = |semaphore: &Semaphore| scene.cluster.node_of(semaphore.name());
     let well: Vec<_> = semaphores.iter().filter(|semaphore| member(semaphore) != MUTE).collect();
-    let taken: Vec<_> = well
-        .iter()
-        .map(|semaphore| {
-            assert!(semaphore.set_permits_once(5).unwrap());
-            semaphore.acquire(2).unwrap()
-        })
-        .collect();
+    let taken: Vec<_> = well.iter().copied().map(take_two_of_five).collect();
     scene.well().for_each(|node| node.run(&["ACL", "SETUSER", "default", "-incrby"]));
     scene.well().for_each(RedisServer::reset_counters);
     drop(taken);
