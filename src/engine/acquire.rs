@@ -81,7 +81,7 @@ impl Engine {
         let (held, counts, raise) = self.keeper.with_ledger(hold, |ledger, now| {
             (ledger.counts(), ledger.counts_after_reentry(now, side), ledger.raise(now, request.lease))
         });
-        let barred = |loss| self.keeper.lost(hold, loss).advising("its guard bars this thread until it is dropped");
+        let barred = |loss| self.keeper.lost(hold, loss).advising("the earlier guard bars this thread until dropped");
         let counts = counts.map_err(barred)?;
         if hold.kind.family() != request.kind.family() {
             let (held, wanted) = (hold.label(), request.kind.label(side));

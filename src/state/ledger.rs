@@ -397,8 +397,8 @@ impl Ledger {
         self.rare.as_ref().map_or([None; 2], |rare| rare.kept)
     }
 
-    /// The latest end of a guard that is renewed no more: its last renewal came before its limit. What inner sections
-    /// renewed later is not its own, but what `extend` set.
+    /// The latest end of a guard that is renewed no more: the last renewal for the guard came before the limit. Renewals
+    /// for inner sections do not count, and an `extend` does.
     fn after_limit(&self, entry: &GuardEntry, now: Instant) -> Option<Instant> {
         let until = entry.until.filter(|until| *until <= now)?;
         let renewed = self.end.min(until.after(self.watchdog.duration()));

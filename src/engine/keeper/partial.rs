@@ -19,7 +19,7 @@ pub(crate) struct PartRelease<'a> {
     hold: &'a Arc<HoldState>,
     remaining: Remaining,
     /// Whether no guard is left, and the rest expires.
-    pub(crate) ends: bool,
+    ends: bool,
     pub(crate) turn: RequestTurn<'a>,
 }
 
