@@ -62,6 +62,8 @@ struct Cut {
     lease: Lease,
     /// From here on the release runs no more; `None` while it may still run.
     over: Option<Instant>,
+    /// Whether no release before it may still run.
+    is_alone: bool,
 }
 
 struct GuardEntry {
@@ -191,6 +193,13 @@ impl Ledger {
         }
     }
 
+    /// Records that the newest partial release was answered, and that no other copy of it was sent.
+    pub(crate) fn cut_was_answered(&mut self, at: Instant) {
+        if self.cut().is_some_and(|cut| cut.is_alone) {
+            self.cut_is_over(at);
+        }
+    }
+
     /// Records a confirmed `extend`.
     pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
         self.raised(sent, lease);
@@ -237,7 +246,7 @@ impl Ledger {
         let cut = &mut self.rare().cut;
         let under_way = cut.filter(|cut| cut.over.is_none());
         let lowest = under_way.map_or(lease, |cut| cut.lease.min(lease));
-        *cut = Some(Cut { lease: lowest, over: None });
+        *cut = Some(Cut { lease: lowest, over: None, is_alone: under_way.is_none() });
         // The lower deadline counts at once: with or without the request, the key does not expire before.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));

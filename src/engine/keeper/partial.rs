@@ -83,6 +83,10 @@ impl Keeper {
         let over = |answer| Answer { clear_since: Instant::now(), ..answer };
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten).map(over);
         self.in_turn(hold, turn, outcome, |ledger, now, answer| {
+            if !answer.repeated {
+                // Copies of other requests that may still run lower no time to live.
+                ledger.cut_was_answered(answer.clear_since);
+            }
             answer.value.map(drop).map_err(|loss| ledger.reported_lost(now, loss))
         })
     }

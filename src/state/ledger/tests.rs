@@ -195,6 +195,27 @@ fn a_cut_that_was_fenced_bounds_nothing_that_is_sent_later() {
 }
 
 #[test]
+fn an_answered_release_ends_its_own_cut_alone() {
+    let (mut ledger, _outer) = watched();
+    let guards: Vec<_> = [10, 20, 30]
+        .map(|ms| ledger.reentered(at(ms), at(ms), lease(60_000), Side::Exclusive, leased(60_010)).unwrap())
+        .into();
+    partial(&mut ledger, guards[0], at(100));
+    ledger.cut_was_answered(at(110));
+    ledger.renewed(at(120), lease(90_000));
+    assert_eq!(ledger.good_until(), lease(90_000).good_until(at(120)));
+    // In doubt, and then another one, which is answered.
+    partial(&mut ledger, guards[1], at(200));
+    partial(&mut ledger, guards[2], at(300));
+    ledger.cut_was_answered(at(310));
+    ledger.renewed(at(320), lease(90_000));
+    assert_eq!(ledger.good_until(), lease(30_000).good_until(at(320)), "the first may still run");
+    ledger.cut_is_over(at(330));
+    ledger.renewed(at(340), lease(90_000));
+    assert_eq!(ledger.good_until(), lease(90_000).good_until(at(340)));
+}
+
+#[test]
 fn a_partial_release_writes_what_was_promised_while_it_waited() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(10), at(10), lease(30_000), Side::Exclusive, RENEWED).unwrap();

@@ -135,6 +135,23 @@ fn a_late_partial_release_never_shortens_the_hold() {
 }
 
 #[test]
+fn an_inner_release_limits_no_later_time_without_fences() {
+    let rig = rig_without_fences();
+    let client = without_fences(&rig);
+    let cut = rig.proxy.rule(rig.script("acquire"), Then::CutReplyAfter(0));
+    let lock = client.get_lock(NAME).with_lease(ms(3_000));
+    let outer = lock.try_lock_for(SOON).unwrap().expect("free");
+    cut.wait_hit(SOON);
+    lock.lock().unwrap().unlock().unwrap();
+    outer.extend(ms(60_000)).unwrap();
+    assert!(outer.remaining() > ms(50_000), "{:?}", outer.remaining());
+    lock.lock().unwrap().unlock().unwrap();
+    let inner = client.get_lock(NAME).lock().unwrap();
+    outer.unlock().unwrap();
+    assert!(inner.remaining() > ms(25_000), "{:?}", inner.remaining());
+}
+
+#[test]
 fn an_answer_that_is_older_than_its_lease_is_no_lock() {
     let rig = Rig::start();
     let lock = rig.client().get_lock(NAME).with_lease(ms(200));
