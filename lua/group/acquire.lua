@@ -38,9 +38,15 @@ local function find_dead(key, fields)
   end
 end
 
--- Every field of a group is a hash in Base64, alone or with the end of one of the two fields beside it. A user who may
--- not read fields is told of a lock of one name only: one field, or a mode.
+-- Every field of a group is a hash in Base64, of 22 letters, alone or with the end of one of the two fields beside it. A
+-- user who may not read fields is told of a lock of one name only: one field, or a mode.
+local HASH = '^' .. string.rep('[%w+/]', 22)
 local known = {}
+local function is_of_group(field)
+  local rest = string.find(field, HASH) and string.sub(field, 23)
+  return rest and (rest == '' or string.find(rest, '^:.+:expire_time$') or string.find(rest, '^:.+:lock_count$'))
+end
+
 local function is_group(key)
   if length[key] == 0 then
     return true
@@ -50,10 +56,11 @@ local function is_group(key)
     if fields.err then
       known[key] = length[key] > 1 and redis.call('hexists', key, 'mode') == 0
     else
-      local field = fields[1]
-      known[key] = string.find(field, ':expire_time$') or string.find(field, ':lock_count$')
-        or #field >= 22 and not string.find(field, '[^%w+/=]')
-      find_dead(key, fields)
+      known[key] = true
+      for _, field in ipairs(fields) do
+        known[key] = known[key] and is_of_group(field)
+      end
+      find_dead(key, known[key] and fields or {})
     end
   end
   return known[key]

@@ -7,6 +7,19 @@
 --
 -- reply: {1} = granted | {0, ms} = busy, with the time to live of the lock (-1 = no expiry)
 --        | {2} = the name belongs to another kind of lock
+-- A read-write lock has a mode, and owners: an id, a colon, a number. A user who may not read fields is told by the mode
+-- only.
+local function is_other_kind(mode)
+  if mode ~= 'read' and mode ~= 'write' then
+    return true
+  end
+  for _, field in ipairs(redis.pcall('hrandfield', KEYS[1], 2)) do
+    if field ~= 'mode' and not string.find(field, ':%-?%d[%d.]*%f[:%z]') then
+      return true
+    end
+  end
+end
+
 if redis.call('exists', KEYS[1]) == 0 then
   -- A user who may not release must not take the lock: a release begins with this command.
   redis.call('hgetall', KEYS[1])
@@ -33,7 +46,7 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   redis.call('hset', KEYS[1], ARGV[2], 1)
   return {1}
 end
-if redis.call('hexists', KEYS[1], 'mode') == 0 then
+if is_other_kind(redis.call('hget', KEYS[1], 'mode')) then
   return {2}
 end
 return {0, redis.call('pttl', KEYS[1])}

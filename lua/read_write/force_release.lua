@@ -8,9 +8,25 @@
 -- ARGV[4] command that publishes
 --
 -- reply: 1 = the lock was held | 0 = the lock was free | 2 = the key is another kind of lock, or no lock
+-- A read-write lock has a mode, and owners: an id, a colon, a number. A user who may not read fields is told by the mode
+-- only.
+local function is_other_kind(mode)
+  if mode ~= 'read' and mode ~= 'write' then
+    return true
+  end
+  for _, field in ipairs(redis.pcall('hrandfield', KEYS[1], 2)) do
+    if field ~= 'mode' and not string.find(field, ':%-?%d[%d.]*%f[:%z]') then
+      return true
+    end
+  end
+end
+
+if redis.call('exists', KEYS[1]) == 0 then
+  return 0
+end
 local mode = redis.call('hget', KEYS[1], 'mode')
-if not mode then
-  return redis.call('exists', KEYS[1]) * 2
+if is_other_kind(mode) then
+  return 2
 end
 if mode ~= ARGV[1] then
   return 0

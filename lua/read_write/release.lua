@@ -31,7 +31,8 @@ end
 
 -- All reads precede the first write: after a refused read the lock is unchanged.
 local fields = redis.call('hgetall', lock)
-local had_writes, had_reads, has_others
+local had_writes, had_reads
+local others = {}
 -- While the slot of the lock migrates, a key may be on another server, and looks as if it had expired.
 local known, unknown = {}, {3}
 for _, key in ipairs(KEYS) do
@@ -45,8 +46,8 @@ for f = 1, #fields, 2 do
     had_writes = count
   elseif field == owner then
     had_reads = count
-  elseif field ~= 'mode' and writes == 0 then
-    has_others = true
+  elseif writes == 0 and string.find(field, ':%-?%d[%d.]*%f[:%z]') then
+    table.insert(others, field)
     if ARGV[6] == '1' and (count or 0) > 0 and not known[hold_key(field, count)] then
       table.insert(unknown, field)
       table.insert(unknown, count)
@@ -74,8 +75,8 @@ end
 if writes == 0 and longest_ms <= 0 then
   redis.call('hdel', lock, 'mode', writer, owner)
   -- The fields of expired readers.
-  for f = 1, has_others and #fields or 0, 2 do
-    redis.call('hdel', lock, fields[f])
+  for _, field in ipairs(others) do
+    redis.call('hdel', lock, field)
   end
   forget_reads()
   return {1, publish(had_writes and '1' or '0')}

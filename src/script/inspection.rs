@@ -354,9 +354,10 @@ fn word_of(command: &Cmd, at: usize) -> &[u8] {
     if let Some(Arg::Simple(word)) = command.args_iter().nth(at) { word } else { &[] }
 }
 
-/// The field of a group's deadline or hold count without its ending.
+/// The field of a group's deadline or hold count without its ending: a value, a colon, an owner.
 pub(super) fn of_group(field: &str) -> Option<&str> {
-    GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))
+    let hold = GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))?;
+    hold.split_once(':').is_some_and(|(value, _)| is_value(value)).then_some(hold)
 }
 
 /// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number; in a transaction of
@@ -379,7 +380,7 @@ fn count_of_hold(field: &str, count: &str) -> Option<u64> {
 
 /// Whether a field of a group is a value: a hash in Base64.
 fn is_value(field: &str) -> bool {
-    field.len() >= SHORTEST_VALUE && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte))
+    field.len() == LENGTH_OF_A_VALUE && field.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte))
 }
 
 /// A time to live in ms; negative without one.
@@ -422,7 +423,7 @@ const LONGEST_NUMBER: usize = 32;
 /// The longest value of a token lock that is shown.
 const LONGEST_VALUE: usize = 4 * 1024;
 /// A field of a group without padding.
-const SHORTEST_VALUE: usize = 22;
+const LENGTH_OF_A_VALUE: usize = 22;
 const GROUP_ENDS: [&str; 2] = [":expire_time", ":lock_count"];
 const NEVER_MS: f64 = 922_337_203_685_477.0;
 const WRONG_TYPE: &str = "WRONGTYPE";

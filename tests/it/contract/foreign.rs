@@ -8,13 +8,23 @@ use lockson_harness::{RedisServer, eventually};
 use super::for_every_single_kind;
 use crate::support::{SOON, client, fields, fresh, kind_of, listeners, ms, timed};
 
+/// Hashes that are no lock; some look like one at the first glance.
+const DATA: &[&[&str]] = &[
+    &["customer", "7", "total", "99"],
+    &["only", "1"],
+    &["item:1", "4", "item:2", "5"],
+    &["theme", "dark", "mode", "auto", "lang", "en"],
+    &["theme", "dark", "mode", "read", "lang", "en"],
+    &["theme", "dark", "mode", "write", "lang", "en"],
+];
+
 #[test]
 fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
     let server = RedisServer::shared();
     for_every_single_kind(|kind| {
-        for data in [&["customer", "7", "total", "99"][..], &["only", "1"], &["item:1", "4", "item:2", "5"]] {
+        for data in DATA {
             let lock = kind.get_lock(&client(), &kind.fresh());
-            server.run(&[&["HSET", lock.name()], data].concat());
+            server.run(&[&["HSET", lock.name()], *data].concat());
             let before = fields(server, lock.name());
             assert_eq!(kind_of(lock.try_lock_for(SOON)), ErrorKind::OtherKind, "{data:?}");
             assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{data:?}");
@@ -56,10 +66,22 @@ fn a_hold_is_released_by_the_text_of_its_owner() {
 #[test]
 fn a_group_is_not_taken_inside_data() {
     let (server, name) = (RedisServer::shared(), fresh("foreign"));
-    server.run(&["HSET", &name, "customer", "7", "total", "99", "day", "3"]);
-    let lock = client().get_group_lock(&name, ["hall"]);
-    assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind);
-    assert_eq!(fields(server, &name).len(), 3);
+    for data in [
+        &["customer", "7", "total", "99", "day", "3"][..],
+        &["job:7:expire_time", "1690000000", "job:8:expire_time", "1690000500"],
+        &["0123456789abcdef0123456789abcdef", "1"],
+        &["lastAuthenticationTimestamp", "1690000000"],
+        &["a:b:lock_count", "1"],
+    ] {
+        server.run(&["DEL", &name]);
+        server.run(&[&["HSET", &name], data].concat());
+        server.run(&["PEXPIRE", &name, "5000"]);
+        let lock = client().get_group_lock(&name, ["hall"]);
+        assert_eq!(kind_of(lock.try_lock()), ErrorKind::OtherKind, "{data:?}");
+        assert_eq!(fields(server, &name).len(), data.len() / 2, "{data:?}");
+        assert!(server.query::<i64>(&["PTTL", &name]) <= 5_000, "{data:?}");
+        assert_eq!(client().inspect(&name).unwrap_err().kind(), ErrorKind::OtherKind, "{data:?}");
+    }
 }
 
 #[test]
