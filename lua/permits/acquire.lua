@@ -15,7 +15,7 @@ local free = redis.pcall('get', KEYS[1])
 if type(free) == 'table' then
   return string.find(free.err, 'WRONGTYPE') and {2} or free
 end
-if free and not tonumber(free) then
+if free and not string.match(free, '^%-?%d+$') then
   return {2}
 end
 local time = redis.call('time')

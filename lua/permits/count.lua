@@ -8,7 +8,7 @@
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local free = redis.call('get', KEYS[1])
-if not tonumber(free or 0) then
+if not string.match(free or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 local taken = redis.call('zcount', KEYS[2], string.format('(%.0f', now), '+inf')

@@ -21,7 +21,7 @@ if number == tonumber(ARGV[1]) then
   return tonumber(answer)
 end
 local free = redis.call('get', KEYS[1])
-if not tonumber(free or 0) then
+if not string.match(free or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 if free and ARGV[4] == '1' then

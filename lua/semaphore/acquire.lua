@@ -9,7 +9,7 @@
 --
 -- reply: {1, free permits} = taken | {0, free permits} = not enough are free
 local number, wanted = tonumber(ARGV[1]), tonumber(ARGV[3])
-local free = tonumber(redis.call('get', KEYS[1]) or 0)
+local free = tonumber(string.match(redis.call('get', KEYS[1]) or '0', '^%-?%d+$'))
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end

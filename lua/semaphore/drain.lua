@@ -15,7 +15,7 @@ end
 if number == tonumber(ARGV[1]) then
   return tonumber(answer)
 end
-local free = tonumber(redis.call('get', KEYS[1]) or 0)
+local free = tonumber(string.match(redis.call('get', KEYS[1]) or '0', '^%-?%d+$'))
 if not free then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end

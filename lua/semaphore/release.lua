@@ -24,7 +24,7 @@ end
 if not free and ARGV[4] == '0' then
   return {0}
 end
-if not tonumber(free or 0) then
+if not string.match(free or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
 -- Permits of a holder always come back.

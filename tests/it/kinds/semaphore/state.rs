@@ -60,7 +60,8 @@ fn permits_of_a_gone_semaphore_make_no_new_one() {
 #[test]
 fn a_key_that_is_no_counter_is_another_kind() {
     let (server, client) = (RedisServer::shared(), client());
-    for other in [["HSET", "field", "1"], ["SET", "abc", "KEEPTTL"]] {
+    let texts = ["abc", "5.5", "1e3", "0x10", "nan", "inf"].map(|text| ["SET", text, "KEEPTTL"]);
+    for other in texts.into_iter().chain([["HSET", "field", "1"]]) {
         let semaphore = client.get_semaphore(fresh("semaphore"));
         server.run(&[other[0], semaphore.name(), other[1], other[2]]);
         assert_eq!(kind_of(semaphore.acquire(1)), ErrorKind::OtherKind);
@@ -71,6 +72,12 @@ fn a_key_that_is_no_counter_is_another_kind() {
         assert_eq!(kind_of(semaphore.add_permits(1)), ErrorKind::OtherKind);
         assert_eq!(kind_of(semaphore.set_permits_once(1)), ErrorKind::OtherKind);
         assert_eq!(kind_of(semaphore.set_permits_once_for(1, ms(5_000))), ErrorKind::OtherKind);
+        let expiring = client.get_permit_expirable_semaphore(semaphore.name());
+        assert_eq!(kind_of(expiring.try_acquire(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(expiring.available()), ErrorKind::OtherKind);
+        assert_eq!(kind_of(expiring.add_permits(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(expiring.set_permits(1)), ErrorKind::OtherKind);
+        assert_eq!(kind_of(expiring.set_permits_once(1)), ErrorKind::OtherKind);
     }
 }
 
