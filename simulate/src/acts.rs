@@ -1,10 +1,11 @@
 //! What the threads of a story do: they take locks, and interfere as other users and operators do.
 
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lockson::{
-    Cancel, CountDownLatch, Election, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore,
+    Cancel, Client, CountDownLatch, Election, ErrorKind, FencingToken, Hold, Lock, PermitExpirableSemaphore, Semaphore,
 };
 use lockson_world::system::thread;
 
@@ -30,6 +31,7 @@ impl Scene {
         let client = &process.client;
         let kinds = kinds::hot(&self.phases, self.taken.load(Ordering::Relaxed));
         match kinds[usize::try_from(self.world.below(kinds.len() as u64)).unwrap_or(0)] {
+            kind if self.has_sections && self.world.below(2) == 0 => self.take_any_in_sections(kind, process),
             Kind::Plain => self.take("plain", true, &client.get_lock("plain")),
             Kind::Spin => self.take_as("spun", "spin", true, &client.get_spin_lock("spun")),
             Kind::Token => self.take_as("one value", "token", true, &client.get_token_lock("one value")),
@@ -54,11 +56,47 @@ impl Scene {
             Kind::Latch => self.use_latch(&client.get_count_down_latch("latch")),
             Kind::Red => self.take("red", true, &process.red_lock()),
             Kind::Group => {
-                let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
-                let names: Vec<String> = seats.iter().map(|seat| format!("seats[{seat}]")).collect();
+                let (names, lock) = self.seats(client);
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                self.take_several(&names, &client.get_group_lock("seats", seats));
+                self.take_several(&names, &lock);
             }
+        }
+    }
+
+    /// Some values of a group.
+    fn seats(&self, client: &Client) -> (Vec<String>, Lock) {
+        let seats = [&["1", "2"][..], &["2", "3"], &["3"]][self.world.below(3) as usize];
+        (seats.iter().map(|seat| format!("seats[{seat}]")).collect(), client.get_group_lock("seats", seats))
+    }
+
+    /// Takes a lock of this kind for sections within each other, if the kind has guards of the common type.
+    fn take_any_in_sections(&self, kind: Kind, process: &Process) {
+        let client = &process.client;
+        let alone = |name: &str, wait: &str, lock: Lock| self.take_in_sections(&[name], wait, &[(lock, true)]);
+        let shared = client.get_read_write_lock("shared");
+        match kind {
+            Kind::Spin => alone("spun", "spin", client.get_spin_lock("spun")),
+            Kind::Token => alone("one value", "token", client.get_token_lock("one value")),
+            Kind::Fair => alone("fair", "fair", client.get_fair_lock("fair")),
+            Kind::Red => alone("red", "red", process.red_lock().deref().clone()),
+            // Whoever writes may read, and go on reading.
+            Kind::Shared if self.world.below(3) == 0 => {
+                self.take_in_sections(&["shared"], "shared", &[(shared.write(), true), (shared.read(), false)]);
+            }
+            Kind::Shared => self.take_in_sections(&["shared"], "shared", &[(shared.read(), false)]),
+            Kind::Multi => {
+                let both = Lock::multi([client.get_lock("plain"), client.get_lock("spun")]);
+                self.take_in_sections(&["plain", "spun"], "several", &[(both, true)]);
+            }
+            Kind::Group => {
+                let (names, lock) = self.seats(client);
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                self.take_in_sections(&names, "several", &[(lock, true)]);
+            }
+            Kind::Permits => self.take_permits(&client.get_semaphore("permits")),
+            Kind::Expiring => self.take_expiring_in_sections(&client.get_permit_expirable_semaphore("expiring")),
+            _ if self.world.below(4) == 0 => self.take_for_another("plain", "plain", &client.get_lock("plain")),
+            _ => alone("plain", "plain", client.get_lock("plain")),
         }
     }
 

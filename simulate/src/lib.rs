@@ -11,6 +11,7 @@ mod process;
 mod reply;
 mod scene;
 mod scripts;
+mod sections;
 mod server;
 pub mod story;
 mod tracking;

@@ -76,6 +76,8 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
             processes: Mutex::default(),
             is_over: AtomicBool::new(false),
             has_java: javas > 0,
+            // Without a draw, too.
+            has_sections: seed % 4 == 2 && !is_left_out("sections"),
             phases: kinds::draw(world, faults, !reds.is_empty(), without),
         });
         // Everything was left out.

@@ -165,6 +165,7 @@ pub const TROUBLES: &[&str] = &[
     "close",
     "cancel",
     "within",
+    "sections",
     "java",
 ];
 
