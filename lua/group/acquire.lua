@@ -40,11 +40,11 @@ end
 
 -- Every field of a group is a hash in Base64, of 22 letters, alone or with the end of one of the two fields beside it. A
 -- user who may not read fields is told of a lock of one name only: one field, or a mode.
-local HASH = '^' .. string.rep('[%w+/]', 22)
 local known = {}
 local function is_of_group(field)
-  local rest = string.find(field, HASH) and string.sub(field, 23)
-  return rest and (rest == '' or string.find(rest, '^:.+:expire_time$') or string.find(rest, '^:.+:lock_count$'))
+  local hash, rest = string.sub(field, 1, 22), string.sub(field, 23)
+  return #hash == 22 and not string.find(hash, '[^%w+/]')
+    and (rest == '' or string.find(rest, '^:.+:expire_time$') or string.find(rest, '^:.+:lock_count$'))
 end
 
 local function is_group(key)
