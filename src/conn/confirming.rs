@@ -83,7 +83,7 @@ mod tests {
             "WAITAOF" => Reaction::Mute,
             _ => Reaction::Reply(":1\r\n"),
         });
-        let mut connection = Server::for_test(&server.url()).dial(Instant::now().after(SOON)).unwrap();
+        let mut connection = Server::for_test(&server.url()).dialer.dial(Instant::now().after(SOON)).unwrap();
         let disk = Durability::replicas(0).with_fsync().within(Duration::from_millis(100));
         let needs = disk.and(Durability::replicas(1).within(Duration::from_millis(100)));
         let touch = Cmd::new().arg("TOUCH").get_packed_command();

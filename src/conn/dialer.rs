@@ -3,8 +3,8 @@
 mod locate;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::Value;
@@ -18,7 +18,7 @@ use super::introduction::{Hello, IntroductionStep, Purpose, introduction};
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
-use super::stream::Stream;
+use super::stream::Streams;
 use super::tls::Connector;
 use super::trouble::{self, Moment};
 use crate::error::Refusal;
@@ -31,6 +31,8 @@ pub(super) use locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterAddres
 /// Makes connections to one server.
 pub(crate) struct Dialer {
     pub(super) number: ServerNumber,
+    /// What was dialled, so that closing the client ends requests and dials under way.
+    pub(super) streams: Streams,
     pub(super) address: Address,
     /// The address as error texts show it, without credentials.
     pub(super) label: Arc<str>,
@@ -63,8 +65,6 @@ struct Dial<'a> {
     endpoint: &'a Endpoint,
     purpose: Purpose,
     deadline: Instant,
-    /// Gets the stream before the first byte is sent, so that closing the client can end the dial as well.
-    opened: &'a dyn Fn(Weak<Stream>),
 }
 
 pub(super) type Dialled = Result<Box<Connection>, Fault>;
@@ -74,6 +74,7 @@ impl Dialer {
     pub(crate) fn new(address: Address, tls: Option<Connector>, client_name: String) -> Self {
         Self {
             number: ServerNumber::default(),
+            streams: Streams::default(),
             label: address.to_string().into(),
             client_name,
             locator: None,
@@ -111,18 +112,27 @@ impl Dialer {
         !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
     }
 
-    /// Connects and sends the introduction, all by `deadline`. `opened` gets the stream before the first byte is
-    /// sent.
-    pub(super) fn dial(&self, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
+    /// Connects and sends the introduction, all by `deadline`.
+    pub(super) fn dial(&self, deadline: Instant) -> Dialled {
         match &self.locator {
-            Some(locator) => locator.dial(self.asks_start.load(Ordering::Relaxed), deadline, opened),
-            None => self.dial_for(self.purpose, deadline, opened),
+            Some(locator) if !self.streams.are_closed() => {
+                locator.dial(self.asks_start.load(Ordering::Relaxed), deadline)
+            }
+            _ => self.dial_for(self.purpose, deadline),
         }
     }
 
     /// Connects to the address of the server, and sends the introduction for this purpose, all by `deadline`.
-    pub(super) fn dial_for(&self, purpose: Purpose, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
-        Dial { dialer: self, endpoint: &self.address.endpoint, purpose, deadline, opened: &opened }.run()
+    pub(super) fn dial_for(&self, purpose: Purpose, deadline: Instant) -> Dialled {
+        Dial { dialer: self, endpoint: &self.address.endpoint, purpose, deadline }.run()
+    }
+
+    /// Ends every operation under way, and those to come.
+    pub(super) fn close(&self) {
+        self.streams.close();
+        if let Some(locator) = &self.locator {
+            locator.close();
+        }
     }
 
     /// Returns the host; nothing for a Unix socket.
@@ -131,18 +141,21 @@ impl Dialer {
     }
 
     /// Dials the address `peer` to which an earlier connection led.
-    pub(super) fn dial_again(&self, peer: SocketAddr, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
+    pub(super) fn dial_again(&self, peer: SocketAddr, deadline: Instant) -> Dialled {
         let host = match peer {
             SocketAddr::V6(peer) if peer.scope_id() > 0 => format!("{}%{}", peer.ip(), peer.scope_id()),
             peer => peer.ip().to_string(),
         };
         let endpoint = &Endpoint::Tcp(host, peer.port());
-        Dial { dialer: self, endpoint, purpose: Purpose::AnyRole, deadline, opened: &opened }.run()
+        Dial { dialer: self, endpoint, purpose: Purpose::AnyRole, deadline }.run()
     }
 }
 
 impl Dial<'_> {
     fn run(self) -> Dialled {
+        if self.dialer.streams.are_closed() {
+            return Err(Fault::NotSent(trouble::closed()));
+        }
         #[cfg(feature = "credentials")]
         if let Some(provider) = &self.dialer.provider {
             let dial = |login: &mut dyn FnMut() -> Result<_, Fault>| self.once(|| login().map(Some));
@@ -170,7 +183,7 @@ impl Dial<'_> {
             session.map_err(|why| Fault::NotSent(trouble::at(label, format_args!("was not asked: {why}"))))?;
         let socket = Socket::dial(endpoint, &dialer.resolver, deadline, *longest_silence);
         let mut socket = socket.map_err(|why| Fault::NotSent(trouble::not_reached(label, endpoint, why, limit)))?;
-        (self.opened)(Arc::downgrade(socket.stream.shared()));
+        dialer.streams.opened(socket.stream.shared());
         if let Some(session) = session {
             let secured = socket.secure(session, sooner(deadline, *longest_silence));
             secured.map_err(|error| Fault::NotSent(trouble::failed(label, Moment::Handshake, error, limit)))?;

@@ -74,7 +74,7 @@ struct Listener {
 impl Listener {
     fn run(mut self) {
         while let Err(error) = self.listen() {
-            if self.server.pool.is_closed() {
+            if self.server.dialer.streams.are_closed() {
                 return;
             }
             self.tell(ListenerEvent::Lost(error));
@@ -87,7 +87,7 @@ impl Listener {
     /// Listens over a new connection until no waiter is left, or until the connection breaks.
     fn listen(&mut self) -> Result<(), Error> {
         let deadline = Instant::now().after(self.command_timeout);
-        let mut connection = self.server.dial(deadline).map_err(Fault::into_error)?;
+        let mut connection = self.server.dialer.dial(deadline).map_err(Fault::into_error)?;
         let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
         self.tell(ListenerEvent::Connected(connection.identity.clone(), pub_sub));
         let (sent, heard) = (VecDeque::new(), Instant::now());

@@ -1,14 +1,12 @@
 //! The idle connections of one server, and a limit for the open connections.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::stream::{Stream, shut_down};
 use super::trouble;
 use crate::error::{Error, ErrorKind};
-use crate::owner::Home;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 use crate::transport::Fault;
@@ -18,8 +16,6 @@ pub(super) struct Pool {
     /// The server as error texts show it.
     server: Arc<str>,
     most: usize,
-    /// The process that made the pool: a forked child shares the sockets and must not use them.
-    home: Home,
     state: Mutex<State>,
     freed: Condvar,
     /// Whether several connections were idle when the last one was returned; read without the mutex after each request.
@@ -32,8 +28,6 @@ struct State {
     idle: Vec<Idle>,
     open: usize,
     waiting: usize,
-    /// The streams that may be in use. Closing the client shuts them down.
-    streams: Vec<Weak<Stream>>,
     closed: bool,
 }
 
@@ -45,7 +39,7 @@ struct Idle {
 impl Pool {
     pub(super) fn new(server: Arc<str>, most: usize) -> Self {
         let has_spare = AtomicBool::new(false);
-        Self { server, most, home: Home::default(), state: Mutex::default(), freed: Condvar::new(), has_spare }
+        Self { server, most, state: Mutex::default(), freed: Condvar::new(), has_spare }
     }
 
     /// Waits for an idle connection, or for a free slot. `None` reserves a slot: the caller opens the connection.
@@ -58,7 +52,7 @@ impl Pool {
             };
             // The pool may have closed while a stale connection was dropped.
             if state.closed {
-                return Err(closed());
+                return Err(Fault::NotSent(trouble::closed()));
             }
             if state.open < self.most {
                 state.open += 1;
@@ -83,7 +77,7 @@ impl Pool {
     /// Returns an idle connection if there is one. `None` reserves nothing.
     pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
         let state = self.state.lock();
-        if state.closed { Err(closed()) } else { Ok(self.pop_idle(state).ok()) }
+        if state.closed { Err(Fault::NotSent(trouble::closed())) } else { Ok(self.pop_idle(state).ok()) }
     }
 
     /// Takes the idle connection that was used last, and drops stale ones. Returns the state where none is idle.
@@ -137,16 +131,6 @@ impl Pool {
         self.tell_one(&state);
     }
 
-    /// Records a stream, so that `close` can shut the stream down.
-    pub(super) fn opened(&self, stream: Weak<Stream>) {
-        let mut state = self.state.lock();
-        if state.closed {
-            return shut_down(&stream);
-        }
-        state.streams.retain(|stream| stream.strong_count() > 0);
-        state.streams.push(stream);
-    }
-
     /// Closes the idle connections.
     pub(super) fn close_idle(&self) {
         self.drop_idle(self.state.lock());
@@ -179,22 +163,11 @@ impl Pool {
         self.has_spare.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.home.is_elsewhere() || self.state.lock().closed
-    }
-
-    /// Closes every connection, also those in use.
+    /// Closes the idle connections, and keeps no other one any more.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
         self.drop_idle(state);
-        self.shut_down();
-    }
-
-    /// Ends every operation under way. The pool stays open.
-    pub(super) fn shut_down(&self) {
-        let streams = std::mem::take(&mut self.state.lock().streams);
-        streams.iter().for_each(shut_down);
     }
 
     fn tell_one(&self, state: &State) {
@@ -204,17 +177,9 @@ impl Pool {
     }
 }
 
-/// The fault of a request on a closed client.
-pub(super) fn closed() -> Fault {
-    Fault::NotSent(trouble::closed())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
     use std::thread;
 
     use super::*;
@@ -231,19 +196,6 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Connection);
         let text = "all 1 connections to redis at h:1/0 stayed in use; raise max_connections or use fewer threads";
         assert_eq!(error.to_string(), text);
-    }
-
-    #[test]
-    fn a_stream_that_opens_after_the_end_is_shut_down() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = Arc::new(Stream::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
-        let (mut theirs, _) = listener.accept().unwrap();
-        theirs.set_read_timeout(Some(SOON)).unwrap();
-        let pool = Pool::new("h:1/0".into(), 1);
-        assert!(matches!(pool.take(Instant::now()), Ok(None)));
-        pool.close();
-        pool.opened(Arc::downgrade(&stream));
-        assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "nothing is sent to the server any more");
     }
 
     #[test]

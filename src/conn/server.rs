@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::dialer::Dialer;
 use super::down::Down;
 use super::introduction::Purpose;
-use super::pool::{Pool, closed};
+use super::pool::Pool;
 use super::pub_sub::PubSubChoice;
 use super::server_start::{Runs, ServerStart};
 use super::single_flight::SingleFlight;
@@ -194,7 +194,7 @@ impl Server {
 
     /// Opens the connection of a reserved slot.
     pub(super) fn open_reserved(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
-        let dialled = self.dialer.dial(deadline, |stream| self.pool.opened(stream));
+        let dialled = self.dialer.dial(deadline);
         if dialled.is_err() {
             self.pool.give_up();
         }
@@ -235,7 +235,7 @@ impl Server {
 
     /// Finds out whether a server that is down answers again. The connection is kept for the next request.
     pub(crate) fn try_again(&self, deadline: Instant) {
-        match self.dial(deadline) {
+        match self.dialer.dial(deadline) {
             Ok(connection) => {
                 self.pool.adopt(connection);
                 self.down.lock().answered();
@@ -296,7 +296,7 @@ impl Server {
         }
         // By now the host name leads to another server, which never saw the request.
         let Some(peer) = identity.peer else { return Ok(false) };
-        match self.dialer.dial_again(peer, limits.end, |stream| self.pool.opened(stream)) {
+        match self.dialer.dial_again(peer, limits.end) {
             Ok(mut connection) if connection.leads_where(identity) => fenced(kill(&mut connection, identity, limits)),
             _ => Ok(false),
         }
@@ -305,13 +305,6 @@ impl Server {
     /// Makes a connection for a thread that must not wait for the pool.
     pub(crate) fn connection(self: &Arc<Self>) -> DedicatedConnection {
         DedicatedConnection::to(Arc::clone(self))
-    }
-
-    pub(super) fn dial(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
-        if self.pool.is_closed() {
-            return Err(closed());
-        }
-        self.dialer.dial(deadline, |stream| self.pool.opened(stream))
     }
 
     /// Whether a connection is idle.
@@ -325,7 +318,7 @@ impl Server {
     pub(super) fn connect(self: &Arc<Self>, deadline: Instant, limit: Duration) -> Result<(), Error> {
         let (begun, server) = (Instant::now(), Arc::clone(self));
         let connected = self.connects.ask(0, deadline, move |_| {
-            let connection = server.dial(Instant::now().after(limit)).map_err(Fault::into_error)?;
+            let connection = server.dialer.dial(Instant::now().after(limit)).map_err(Fault::into_error)?;
             server.pool.adopt(connection);
             Ok(())
         });
@@ -333,18 +326,10 @@ impl Server {
         connected.map_err(late)?.1
     }
 
-    /// Connects to the address of the server, for this purpose.
-    pub(super) fn dial_for(&self, purpose: Purpose, deadline: Instant) -> Result<Box<Connection>, Fault> {
-        if self.pool.is_closed() {
-            return Err(closed());
-        }
-        self.dialer.dial_for(purpose, deadline, |stream| self.pool.opened(stream))
-    }
-
     /// Fences a copy at a member of a cluster, which may not store keys any more. `Ok` when the copy is over, or cannot
     /// be fenced.
     pub(super) fn fence_afterwards(&self, copy: &Identity, deadline: Instant) -> Result<(), Fault> {
-        let mut connection = self.dial_for(Purpose::AnyRole, deadline)?;
+        let mut connection = self.dialer.dial_for(Purpose::AnyRole, deadline)?;
         if connection.is_of_later_process(copy) || !connection.leads_where(copy) {
             return Ok(());
         }
@@ -363,9 +348,7 @@ impl Server {
     /// Ends every request and closes every connection, the listening connection included.
     pub(crate) fn close(&self) {
         self.pool.close();
-        if let Some(locator) = &self.dialer.locator {
-            locator.close();
-        }
+        self.dialer.close();
     }
 }
 

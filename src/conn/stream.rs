@@ -11,6 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType};
 
+use crate::owner::Home;
+use crate::sync::Mutex;
 use crate::system::sockopt::{self, Timeout, set_socket_timeout};
 use crate::system::{TcpStream, poll, recv, send, shutdown};
 use crate::time::Instant;
@@ -101,10 +103,50 @@ impl TimedStream {
     }
 }
 
-/// Ends every operation on a stream that is still open, from any thread.
-pub(super) fn shut_down(stream: &Weak<Stream>) {
-    // An error means that the stream is shut down already.
-    let _ = stream.upgrade().map(|stream| shutdown(&stream, Shutdown::Both));
+/// The streams to one server, also those in use, so that any thread can end them.
+#[derive(Default)]
+pub(super) struct Streams {
+    /// The process that opened them: a forked child shares the sockets and must not use them.
+    home: Home,
+    state: Mutex<StreamsState>,
+}
+
+#[derive(Default)]
+struct StreamsState {
+    open: Vec<Weak<Stream>>,
+    closed: bool,
+}
+
+impl Streams {
+    /// Records a stream. A stream that opens after the end is shut down.
+    pub(super) fn opened(&self, stream: &Arc<Stream>) {
+        let mut state = self.state.lock();
+        state.open.retain(|stream| stream.strong_count() > 0);
+        state.open.push(Arc::downgrade(stream));
+        if state.closed {
+            drop(state);
+            self.shut_down();
+        }
+    }
+
+    pub(super) fn are_closed(&self) -> bool {
+        self.home.is_elsewhere() || self.state.lock().closed
+    }
+
+    /// Ends every operation under way, and those to come.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.shut_down();
+    }
+
+    /// Ends every operation under way.
+    pub(super) fn shut_down(&self) {
+        let open = std::mem::take(&mut self.state.lock().open);
+        // An error means that the stream is shut down already.
+        for stream in open.iter().filter_map(Weak::upgrade) {
+            let _ = shutdown(&stream, Shutdown::Both);
+        }
+    }
 }
 
 /// Connects to the first address that accepts the connection. Each address gets an equal share of the time left.
@@ -203,9 +245,19 @@ const TOLERANCE: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{IpAddr, Ipv4Addr, TcpListener};
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_stream_that_opens_after_the_end_is_shut_down() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let (streams, stream) = (Streams::default(), Arc::new(Stream::from(ours)));
+        streams.close();
+        streams.opened(&stream);
+        assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "nothing is sent to the server any more");
+    }
 
     const CLOSED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 

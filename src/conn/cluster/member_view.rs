@@ -35,7 +35,7 @@ pub(super) struct Range {
 
 /// Asks one member for its map.
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
-    let mut connection = server.dial_for(Purpose::Map, deadline)?;
+    let mut connection = server.dialer.dial_for(Purpose::Map, deadline)?;
     let spoke = server.dialer.host();
     let questions = ["INFO", "SLOTS"].map(|word| command("CLUSTER", word));
     connection.round_trips(Limits::by(deadline), false, |send| {

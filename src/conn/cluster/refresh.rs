@@ -210,7 +210,7 @@ fn accept(shared: &Shared, told: &MemberView) {
     for (server, is_mute) in left {
         server.pool.close_idle();
         if is_mute {
-            server.pool.shut_down();
+            server.dialer.streams.shut_down();
         }
     }
 }

@@ -339,7 +339,7 @@ fn a_late_copy_is_fenced_until_it_is_over() {
     let (_gone, port) = mute();
     let cluster = cluster(&[port, member.port], LIMIT);
     let server = cluster.server(ServerNumber(1)).unwrap();
-    let copy = server.dial(Instant::now().after(SOON)).unwrap().identity.unwrap();
+    let copy = server.dialer.dial(Instant::now().after(SOON)).unwrap().identity.unwrap();
     // A copy at a member that is gone delays no other one.
     cluster.leave_behind(Identity { number: ServerNumber(0), ..copy.clone() });
     cluster.leave_behind(copy.clone());

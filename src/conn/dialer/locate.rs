@@ -1,7 +1,7 @@
 //! Finds the place of a server that moves at each dial, and ends the connections to a place that the server has left.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Dialer, Dialled};
@@ -9,7 +9,6 @@ use crate::conn::address::Endpoint;
 #[cfg(feature = "credentials")]
 use crate::conn::credentials::is_of_provider;
 use crate::conn::introduction::Purpose;
-use crate::conn::stream::{Stream, shut_down};
 use crate::conn::trouble::{closed, no_thread};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Condvar, Mutex};
@@ -67,8 +66,6 @@ struct State {
     is_uneasy: bool,
     /// A sign of a move was seen less than a while before this moment.
     hurries_until: Option<Instant>,
-    /// The streams to the place.
-    streams: Vec<Weak<Stream>>,
     has_thread: bool,
     closed: bool,
 }
@@ -83,17 +80,13 @@ impl Locator {
         Self(Arc::new(Shared { finder, dialer_to, state: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Dials the server where it is. `opened` gets the stream before the first byte is sent.
-    pub(in crate::conn) fn dial(&self, asks_start: bool, deadline: Instant, opened: impl Fn(Weak<Stream>)) -> Dialled {
+    /// Dials the server where it is.
+    pub(in crate::conn) fn dial(&self, asks_start: bool, deadline: Instant) -> Dialled {
         self.reach(deadline, |stay| {
             if asks_start {
                 stay.dialer.ask_start();
             }
-            let opened = |stream: Weak<Stream>| {
-                self.opened(stay, Weak::clone(&stream));
-                opened(stream);
-            };
-            let dialled = stay.dialer.dial_for(Purpose::Locks, deadline, opened);
+            let dialled = stay.dialer.dial_for(Purpose::Locks, deadline);
             let mut connection = dialled.map_err(|fault| match fault {
                 Fault::Refused(refusal) if refusal.is_of_replica() => Fault::Refused(refusal.advising(NOT_MASTER)),
                 fault => fault,
@@ -128,18 +121,6 @@ impl Locator {
         }
     }
 
-    /// Records a stream to a place, which ends with the stay.
-    fn opened(&self, stay: &Stay, stream: Weak<Stream>) {
-        let mut state = self.0.state.lock();
-        if state.is_at(stay.number) {
-            state.streams.retain(|stream| stream.strong_count() > 0);
-            state.streams.push(stream);
-            return;
-        }
-        drop(state);
-        shut_down(&stream);
-    }
-
     /// Whether the server has moved since the connection of this identity was opened.
     pub(in crate::conn) fn has_moved_since(&self, identity: &Identity) -> bool {
         !self.0.state.lock().is_at(identity.stay)
@@ -152,9 +133,13 @@ impl Locator {
     }
 
     pub(in crate::conn) fn close(&self) {
-        self.0.state.lock().closed = true;
+        let mut state = self.0.state.lock();
+        state.closed = true;
+        let stay = state.stay.clone();
+        drop(state);
         self.0.changed.notify_all();
         self.0.finder.close();
+        stay.inspect(|stay| stay.dialer.close());
     }
 
     /// Returns the place of the server as it was confirmed a moment ago, or as soon as it is known.
@@ -204,7 +189,7 @@ impl Shared {
             let left = state.learn(begun, seen, &*self.dialer_to);
             drop(state);
             // A late reply of a former master counts for nothing.
-            left.iter().for_each(shut_down);
+            left.inspect(|stay| stay.dialer.close());
             self.changed.notify_all();
             if !self.wait(|state, now| Some(begun.after(if state.hurries(now) { HURRIED } else { CALM }))) {
                 return;
@@ -228,8 +213,8 @@ impl Shared {
 }
 
 impl State {
-    /// Takes the answer to a look-up that began at `begun`. Returns the streams to a place that the server has left.
-    fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>, dialer_to: &DialerTo) -> Vec<Weak<Stream>> {
+    /// Takes the answer to a look-up that began at `begun`. Returns the stay at a place that the server has left.
+    fn learn(&mut self, begun: Instant, seen: Result<MasterAddress, Error>, dialer_to: &DialerTo) -> Option<Stay> {
         let is_worse = match &seen {
             Ok(seen) => !std::mem::replace(&mut self.is_uneasy, !seen.is_calm) && !seen.is_calm,
             Err(_) => self.trouble.is_none(),
@@ -241,16 +226,15 @@ impl State {
             Ok(sighting) => sighting,
             Err(error) => {
                 self.trouble = Some(error);
-                return vec![];
+                return None;
             }
         };
         (self.trouble, self.confirmed) = (None, Some(asked));
         if self.stay.as_ref().is_some_and(|stay| stay.dialer.address.endpoint == endpoint) {
-            return vec![];
+            return None;
         }
         let number = self.stay.as_ref().map_or(1, |stay| stay.number + 1);
-        self.stay = Some(Stay { number, dialer: Arc::new(dialer_to(&endpoint)) });
-        std::mem::take(&mut self.streams)
+        self.stay.replace(Stay { number, dialer: Arc::new(dialer_to(&endpoint)) })
     }
 
     /// The place, if it was confirmed lately.

@@ -344,7 +344,7 @@ mod tests {
         let server = Arc::clone(&sentinels.state.lock().sentinels[2]);
         assert_eq!(told(None), [first], "nobody tells");
         assert_eq!(told(Some(vec![("c", second)])), [second]);
-        assert!(server.pool.is_closed());
+        assert!(server.dialer.streams.are_closed());
         assert!(told(Some(vec![])).is_empty());
     }
 

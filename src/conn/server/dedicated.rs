@@ -133,7 +133,7 @@ impl DedicatedConnection {
         {
             return Ok(connection);
         }
-        let mut connection = self.server.dial(deadline)?;
+        let mut connection = self.server.dialer.dial(deadline)?;
         if self.accepts_long_replies {
             connection.accept_long_replies();
         }

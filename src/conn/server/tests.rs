@@ -67,7 +67,7 @@ fn a_copy_is_looked_for_where_it_led_too() {
     let machines = [(); 2].map(|()| served(Reaction::Reply(":0\r\n")));
     machines.iter().for_each(|(scripted, _)| scripted.becomes("172.17.0.2:6379"));
     let [(first, at_first), (second, at_second)] = &machines;
-    let copy = at_first.dial(soon()).unwrap().identity.unwrap();
+    let copy = at_first.dialer.dial(soon()).unwrap().identity.unwrap();
     assert!(at_second.fence(&copy, Limits::by(soon())).unwrap());
     for scripted in [first, second] {
         assert_eq!(scripted.seen().iter().filter(|seen| seen.words[..2] == ["CLIENT", "KILL"]).count(), 1);
@@ -78,7 +78,7 @@ fn a_copy_is_looked_for_where_it_led_too() {
 #[test]
 fn a_restarted_server_is_asked_to_end_no_connection() {
     let (scripted, server) = served(Reaction::Reply(":1\r\n"));
-    let mut copy = server.dial(soon()).unwrap().identity.unwrap();
+    let mut copy = server.dialer.dial(soon()).unwrap().identity.unwrap();
     (copy.id, copy.address) = (9, None);
     assert!(server.fence(&copy, Limits::by(soon())).unwrap());
     assert!(scripted.seen().is_empty());
@@ -97,7 +97,7 @@ fn an_idle_connection_tells_of_no_restart() {
     let server = Server::for_test(&scripted.url());
     let refused = server.questions(Limits::by(soon()), |send| Stop::at_a_refusal(&send(&[redis::cmd("PING")])?));
     assert!(matches!(refused, Err(Fault::Refused(_))), "{refused:?}");
-    let copy = Identity { address: None, ..server.dial(soon()).unwrap().identity.unwrap() };
+    let copy = Identity { address: None, ..server.dialer.dial(soon()).unwrap().identity.unwrap() };
     assert!(server.fence(&copy, Limits::by(soon())).unwrap());
     assert!(scripted.seen().iter().any(|seen| seen.words.contains(&"KILL".to_owned())), "nothing has ended the copy");
 }

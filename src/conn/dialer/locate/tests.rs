@@ -1,9 +1,6 @@
 //! The rules of a stay, on made-up times.
 #![cfg(test)]
 
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
-
 use super::*;
 use crate::conn::address::Address;
 
@@ -14,9 +11,9 @@ fn at(millis: u64) -> Instant {
 }
 
 /// Takes the answer of a look-up that asked at this moment.
-fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> usize {
+fn learn(state: &mut State, asked: Instant, host: &str, is_calm: bool) -> Option<Stay> {
     let sighting = MasterAddress { endpoint: Endpoint::Tcp(host.into(), 1), is_calm, asked };
-    state.learn(asked, Ok(sighting), &dialer_to).len()
+    state.learn(asked, Ok(sighting), &dialer_to)
 }
 
 fn dialer_to(endpoint: &Endpoint) -> Dialer {
@@ -56,17 +53,16 @@ fn the_longest_look_up_tells_a_place_that_counts() {
 }
 
 #[test]
-fn a_move_begins_another_stay_and_ends_the_streams() {
+fn a_move_begins_another_stay_and_ends_the_one_before() {
     let mut state = State::default();
     assert!(!state.is_at(0), "there is no place");
     learn(&mut state, at(0), "a", true);
     assert!(state.is_at(1));
-    state.streams = vec![Weak::new()];
-    assert_eq!(learn(&mut state, at(1), "a", false), 0);
-    assert_eq!(state.learn(at(2), trouble(), &dialer_to).len(), 0);
+    assert!(learn(&mut state, at(1), "a", false).is_none());
+    assert!(state.learn(at(2), trouble(), &dialer_to).is_none());
     assert!(state.is_at(1), "trouble is no move");
-    assert_eq!(learn(&mut state, at(3), "b", true), 1);
-    assert!(state.is_at(2) && state.streams.is_empty());
+    assert_eq!(learn(&mut state, at(3), "b", true).map(|stay| stay.number), Some(1));
+    assert!(state.is_at(2));
     learn(&mut state, at(4), "a", true);
     assert!(state.is_at(3), "a return is a move, too");
 }
@@ -117,20 +113,13 @@ fn a_dial_that_close_ends_says_so() {
 }
 
 #[test]
-fn a_stream_to_a_place_that_was_left_is_ended() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stream = Arc::new(Stream::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
-    let (mut theirs, _) = listener.accept().unwrap();
-    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+fn the_place_is_dialled_no_more_after_the_end() {
     let locator = locator(SURE);
-    let mut state = locator.0.state.lock();
-    learn(&mut state, at(0), "a", true);
-    let stay = state.stay.clone().unwrap();
-    learn(&mut state, at(1), "b", true);
-    drop(state);
-    // The dial ends after the move.
-    locator.opened(&stay, Arc::downgrade(&stream));
-    assert_eq!(theirs.read(&mut [0]).unwrap(), 0);
+    let soon = Instant::now().after(Duration::from_secs(10));
+    let stay = locator.stay(soon).unwrap();
+    assert!(!stay.dialer.streams.are_closed());
+    locator.close();
+    assert!(stay.dialer.streams.are_closed());
 }
 
 #[test]

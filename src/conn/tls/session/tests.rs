@@ -210,7 +210,7 @@ fn an_end_behind_the_handshake_is_not_laid_to_the_port() {
         }
     });
     let tls = connector(Some(Tls::new().with_ca_file(authority.file())), &address, soon()).unwrap();
-    let Err(fault) = Dialer::new(address, tls, "test".into()).dial(soon(), drop) else { panic!("it does not answer") };
+    let Err(fault) = Dialer::new(address, tls, "test".into()).dial(soon()) else { panic!("it does not answer") };
     let text = fault.into_error().to_string();
     assert!(text.ends_with("closed the connection before it answered"), "{text}");
     tunnel.join().unwrap();
