@@ -6,6 +6,16 @@ use redis::{Cmd, ToRedisArgs, Value};
 
 use crate::error::Stop;
 
+/// Sends commands in one write and returns the replies, with error replies.
+pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
+
+/// Sends one command. Stops at a refusal.
+pub(crate) fn ask(send: &mut Pipeline<'_>, command: Cmd) -> Result<Value, Stop> {
+    let reply = known(send(&[command])?.pop())?;
+    Stop::at_a_refusal([&reply])?;
+    Ok(reply)
+}
+
 /// A command with its arguments.
 pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
     let mut command = redis::cmd(word);

@@ -12,8 +12,9 @@ pub(crate) mod query;
 pub(crate) mod tests;
 mod words;
 
+pub(crate) use crate::reply::Pipeline;
 pub(crate) use answer::{Attempt, Counts, IfLock, NotALock, Raise, Released, Renewal, RenewalAnswer, Side};
-pub(crate) use call::{Call, Pipeline, Script, pipelined};
+pub(crate) use call::{Call, Script, pipelined};
 
 /// Declares a bundled script by its path below `lua/`.
 macro_rules! lua {

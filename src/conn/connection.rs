@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::asking::{asking, with_asked};
 use super::buffer::Buffer;
@@ -102,26 +102,6 @@ impl Connection {
             self.packed.extend(asking());
         }
         call.pack(whole, pub_sub, &mut self.packed);
-        self.send_packed(asks, limits, |reply| call.read(reply))
-    }
-
-    /// Sends one request and waits for the whole reply, as [`Connection::ask`] does.
-    pub(super) fn request<T>(
-        &mut self,
-        request: &Cmd,
-        limits: Limits,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        request.write_packed_command(&mut self.packed);
-        self.send_packed(false, limits, read)
-    }
-
-    fn send_packed<T>(
-        &mut self,
-        asks: bool,
-        limits: Limits,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
         let sent = self.socket.write_all(&self.packed, limits.end);
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
@@ -129,7 +109,7 @@ impl Connection {
         sent.map_err(|error| Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, limit)))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
-            let answer = self.interpret(&reply, read);
+            let answer = self.interpret(&reply, |reply| call.read(reply));
             self.buffer.reclaim(reply);
             answer
         });

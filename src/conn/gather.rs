@@ -55,8 +55,12 @@ pub(crate) struct Response<T> {
 }
 
 impl<T> Response<T> {
-    pub(crate) fn of(server: &Server, answer: Result<T, Fault>, copies: Option<Copies>, sent: Instant) -> Self {
+    pub(crate) fn of(server: &Server, answer: Result<(T, Option<Copies>), Fault>, sent: Instant) -> Self {
         let ended = if answer.is_ok() { sent } else { Instant::now() };
+        let (answer, copies) = match answer {
+            Ok((answer, copies)) => (Ok(answer), copies),
+            Err(fault) => (Err(fault), None),
+        };
         Self { server: server.number(), answer, sent, ended, run_id: None, copies }
     }
 }
@@ -103,11 +107,10 @@ pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
         let none = || Err(Fault::NotSent(trouble::no_time(&pipeline.server.label())));
-        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), None, Instant::now()));
+        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
     }
     let Request { server, asking, pub_sub, limits, call, .. } = request;
-    let (answer, copies) = server.ask(call, asking, pub_sub, limits);
-    Response::of(&server, answer, copies, sent)
+    Response::of(&server, server.ask(call, asking, pub_sub, limits), sent)
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -317,7 +320,8 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, None, sent) });
+        let answer = answer.map(|answer| (answer, None));
+        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, sent) });
     }
 
     fn write(&mut self) {

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use redis::Value;
 
 use super::connection::Connection;
-use crate::reply::command;
+use crate::error::Stop;
+use crate::reply::{ask, command};
 use crate::transport::{Fault, Limits, PubSub};
 
 /// The choice between plain and sharded pub/sub.
@@ -37,8 +38,10 @@ impl PubSubChoice {
         if let Some(made) = self.get() {
             return Ok(made);
         }
-        let question = command("PUBSUB", "SHARDNUMSUB");
-        let answer = connection.request(&question, limits, |reply| matches!(reply, Value::Array(_)).then_some(()));
+        let answer = connection.round_trips(limits, false, |send| match ask(send, command("PUBSUB", "SHARDNUMSUB"))? {
+            Value::Array(_) => Ok(()),
+            _ => Err(Stop::NoReply),
+        });
         let pub_sub = match answer {
             Ok(()) => PubSub::Sharded,
             // Redisson takes a missing right for a missing command, too.

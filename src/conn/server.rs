@@ -5,7 +5,7 @@ mod dedicated;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::connection::Connection;
 use super::dialer::Dialer;
@@ -17,6 +17,7 @@ use super::server_start::{Runs, ServerStart};
 use super::single_flight::SingleFlight;
 use super::trouble::{self, Moment};
 use crate::error::{Error, Stop};
+use crate::reply::{Pipeline, ask};
 use crate::sync::Mutex;
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Identity, Limits, PubSub, Question, ServerNumber};
@@ -64,7 +65,7 @@ impl Server {
         asking: bool,
         pub_sub: PubSub,
         limits: Limits,
-    ) -> (Result<T, Fault>, Option<Copies>) {
+    ) -> Result<(T, Option<Copies>), Fault> {
         self.confirmed(
             limits,
             |connection| connection.ask(call, asking, pub_sub, limits),
@@ -80,9 +81,9 @@ impl Server {
         &self,
         limits: Limits,
         asking: bool,
-        run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+        run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
-    ) -> (Result<T, Fault>, Option<Copies>) {
+    ) -> Result<(T, Option<Copies>), Fault> {
         self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, asking, Result::is_ok)
     }
 
@@ -90,10 +91,10 @@ impl Server {
     pub(super) fn questions<T>(
         &self,
         limits: Limits,
-        run: impl Fn(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+        run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let ask = |connection: &mut Connection| connection.round_trips(limits, false, &run);
-        self.confirmed(limits, ask, |_| None, false, is_usable).0
+        self.confirmed(limits, ask, |_| None, false, is_usable).map(|(answer, _)| answer)
     }
 
     /// Sends a request over a pooled connection, and what must confirm its answer over the same one.
@@ -103,34 +104,25 @@ impl Server {
         send: impl Fn(&mut Connection) -> Result<T, Fault>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
         asking: bool,
-        is_usable: fn(&Result<T, Fault>) -> bool,
-    ) -> (Result<T, Fault>, Option<Copies>) {
-        let mut connection = match self.take(limits.end) {
-            Ok(connection) => connection,
-            Err(fault) => return (Err(fault), None),
-        };
+        is_usable: fn(&Result<(T, Option<Copies>), Fault>) -> bool,
+    ) -> Result<(T, Option<Copies>), Fault> {
+        let mut connection = self.take(limits.end)?;
         let mut answer = send(&mut connection);
         if connection.is_logged_out && matches!(answer, Err(Fault::NotSent(_))) {
             self.put_away(connection, false);
-            connection = match self.take(limits.end) {
-                Ok(connection) => connection,
-                Err(fault) => return (Err(fault), None),
-            };
+            connection = self.take(limits.end)?;
             answer = send(&mut connection);
         }
-        let mut copies = None;
-        if let Some(confirmation) = answer.as_ref().ok().and_then(needs) {
-            match connection.confirm(confirmation, asking) {
-                Ok(counted) => copies = Some(counted),
-                // A confirmation without an answer leaves the request in doubt.
-                Err(fault) => answer = Err(fault),
-            }
-        }
+        let answer = answer.and_then(|answer| {
+            // A confirmation without an answer leaves the request in doubt.
+            let copies = needs(&answer).map(|needs| connection.confirm(needs, asking)).transpose()?;
+            Ok((answer, copies))
+        });
         self.put_away(connection, is_usable(&answer));
         if is_of_replica(&answer) {
             self.leave_replica();
         }
-        (answer, copies)
+        answer
     }
 
     /// Returns the kind of pub/sub of the client, which the first server that answers decides.
@@ -354,10 +346,10 @@ impl Server {
 
 /// Ends a connection on the server. Returns whether it was still there.
 fn kill(connection: &mut Connection, identity: &Identity, limits: Limits) -> Result<bool, Fault> {
-    connection.request(&identity.kill(), limits, |reply| match reply {
-        Value::Int(ended) => Some(*ended > 0),
-        Value::Okay => Some(true),
-        _ => None,
+    connection.round_trips(limits, false, |send| match ask(send, identity.kill())? {
+        Value::Int(ended) => Ok(ended > 0),
+        Value::Okay => Ok(true),
+        _ => Err(Stop::NoReply),
     })
 }
 

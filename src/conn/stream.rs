@@ -141,8 +141,8 @@ impl Streams {
 
     /// Ends every operation under way.
     pub(super) fn shut_down(&self) {
-        let open = std::mem::take(&mut self.state.lock().open);
         // An error means that the stream is shut down already.
+        let open = std::mem::take(&mut self.state.lock().open);
         for stream in open.iter().filter_map(Weak::upgrade) {
             let _ = shutdown(&stream, Shutdown::Both);
         }

@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 use super::words::{Word, Words, write, write_line};
 use crate::error::{Refusal, Stop};
 use crate::name::LockName;
-use crate::reply::known;
+use crate::reply::{Pipeline, known};
 use crate::transport::{Confirmation, PubSub, Question};
 
 /// A bundled script. The words that call the script by its hash are written at the first use, by no thread alone: a
@@ -48,9 +48,6 @@ type Mapped<T> = dyn Fn(&Value) -> Option<T> + Send + Sync;
 ///
 /// The function begins from the start at each call, so a repetition needs no state.
 pub(crate) type RoundTrips<T> = dyn Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync;
-
-/// Sends commands in one write and returns the replies, with error replies.
-pub(crate) type Pipeline<'a> = dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop> + 'a;
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {

@@ -2,13 +2,14 @@
 
 use std::io;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::Connection;
 use crate::conn::asking::asking;
 use crate::conn::frame::Garbled;
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
+use crate::reply::Pipeline;
 use crate::transport::{Fault, Limits};
 
 impl Connection {
@@ -19,7 +20,7 @@ impl Connection {
         &mut self,
         limits: Limits,
         asks: bool,
-        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+        run: impl FnOnce(&mut Pipeline<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let deadline = limits.answer_by();
         let (mut failure, mut count) = (None, 0);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::{Server, is_usable};
 use crate::conn::connection::Connection;
@@ -11,7 +11,7 @@ use crate::conn::introduction::{Hello, Purpose};
 use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
 use crate::error::Stop;
-use crate::reply::command;
+use crate::reply::{Pipeline, ask, command};
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Identity, Limits};
 
@@ -34,21 +34,6 @@ impl DedicatedConnection {
         Self { accepts_long_replies: true, ..self }
     }
 
-    /// Sends one request and waits for the reply; see [`Connection::request`].
-    pub(super) fn request<T>(
-        &mut self,
-        request: &Cmd,
-        deadline: Instant,
-        read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<T, Fault> {
-        let mut connection = self.take(deadline)?;
-        let answer = connection.request(request, Limits::by(deadline), read);
-        if is_usable(&answer) && !connection.is_logged_out {
-            self.connection = Some(connection);
-        }
-        answer
-    }
-
     /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
     pub(crate) fn confirm(&mut self, confirmation: &Confirmation) -> Option<Copies> {
         let mut connection = self.connection.take()?;
@@ -57,15 +42,15 @@ impl DedicatedConnection {
         Some(copies)
     }
 
-    /// Several round trips; see [`Connection::round_trips`].
+    /// Several round trips without a transaction; see [`Connection::round_trips`].
     pub(crate) fn round_trips<T>(
         &mut self,
         deadline: Instant,
-        run: impl FnOnce(&mut dyn FnMut(&[Cmd]) -> Result<Vec<Value>, Stop>) -> Result<T, Stop>,
+        run: impl FnOnce(&mut Pipeline<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let mut connection = self.take(deadline)?;
         let answer = connection.round_trips(Limits::by(deadline), false, run);
-        if answer.is_ok() {
+        if is_usable(&answer) && !connection.is_logged_out {
             self.connection = Some(connection);
         }
         answer
@@ -86,7 +71,7 @@ impl DedicatedConnection {
     /// `number`.
     pub(crate) fn track(&mut self, number: u64, deadline: Instant) -> Result<(), Fault> {
         let request = command("CLIENT", ("TRACKING", "ON", "REDIRECT", number, "NOLOOP"));
-        self.request(&request, deadline, |reply| matches!(reply, Value::Okay).then_some(()))
+        self.round_trips(deadline, |send| if ask(send, request)? == Value::Okay { Ok(()) } else { Err(Stop::NoReply) })
     }
 
     /// Identifies the connection that is open now: a reconnect changes the number. `None` while none is open.
@@ -107,7 +92,7 @@ impl DedicatedConnection {
     /// connection to any other server.
     pub(crate) fn check_role(&mut self, deadline: Instant) -> Result<(), Fault> {
         let asked = self.generation();
-        let answer = self.request(&redis::cmd("HELLO"), deadline, |reply| Some(Hello::read(reply)));
+        let answer = self.round_trips(deadline, |send| Ok(Hello::read(&ask(send, redis::cmd("HELLO"))?)));
         if asked != Some(self.generation) {
             // The new connection may lead to another server than the one that answered before.
             let error = trouble::at(&self.server.label(), "told no role: its connection was lost");

@@ -87,15 +87,15 @@ impl<'a, T> Outgoing<'a, T> {
     /// Sends the request on this way.
     fn attempt(&self, route: Route, limits: Limits, sent: Instant) -> Response<T> {
         let server = &route.server;
-        let (answer, copies) = match (self.call.round_trips(), self.pub_sub(server, limits)) {
+        let answer = match (self.call.round_trips(), self.pub_sub(server, limits)) {
             (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
             (Some(round_trips), Ok(pub_sub)) => {
                 let confirmation = |answer: &T| self.call.confirmation(answer);
                 server.round_trips(limits, route.asking, |send| round_trips(send, pub_sub), confirmation)
             }
-            (_, Err(fault)) => (Err(fault), None),
+            (_, Err(fault)) => Err(fault),
         };
-        Response::of(server, answer, copies, sent)
+        Response::of(server, answer, sent)
     }
 
     /// The way to the server that stores the key now.
