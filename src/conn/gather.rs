@@ -2,7 +2,7 @@
 
 mod confirmed;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
 use crate::time::Instant;
-use crate::transport::{Copies, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Confirmation, Copies, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
 use confirmed::confirm_all;
 
 /// One of several requests.
@@ -82,22 +82,25 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
         let mut pipeline = Pipeline::new(server, requests);
         if pipeline.begin_if_idle() { ready.push(pipeline) } else { waiting.push(pipeline) }
     }
-    thread::scope(|scope| {
-        for pipeline in &mut waiting {
-            // A thread that cannot be started leaves its pipeline for later.
-            let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || pipeline.run_alone());
-        }
+    on_threads(waiting.iter_mut().collect(), Pipeline::run_alone, || {
         run(&mut ready);
         confirm_all(&mut ready);
     });
-    waiting.iter_mut().for_each(Pipeline::run_alone);
-    let mut outcomes = BTreeMap::new();
-    for pipeline in ready.into_iter().chain(waiting) {
-        // Where a request was sent again with its source, the later outcome counts.
-        let places = pipeline.requests.iter().map(|(place, _)| *place);
-        outcomes.extend(places.zip(pipeline.outcomes));
-    }
-    outcomes.into_values().collect()
+    let mut outcomes: Vec<_> = ready.into_iter().chain(waiting).flat_map(|pipeline| pipeline.outcomes).collect();
+    outcomes.sort_by_key(|(place, _)| *place);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Does the work of each pipeline on a thread of its own, beside `own`. The work is nothing where it is done.
+fn on_threads<P: Send>(mut pipelines: Vec<&mut P>, work: fn(&mut P), own: impl FnOnce()) {
+    thread::scope(|scope| {
+        for pipeline in &mut pipelines {
+            // A thread that cannot be started leaves its pipeline for later.
+            let _ = thread::Builder::new().name("lockson-dial".into()).spawn_scoped(scope, || work(pipeline));
+        }
+        own();
+    });
+    pipelines.into_iter().for_each(work);
 }
 
 /// Sends one request after `sent`.
@@ -107,7 +110,8 @@ pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
         let none = || Err(Fault::NotSent(trouble::no_time(&pipeline.server.label())));
-        return pipeline.outcomes.pop().unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
+        let outcome = pipeline.outcomes.pop().map(|(_, outcome)| outcome);
+        return outcome.unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
     }
     let Request { server, asking, pub_sub, limits, call, .. } = request;
     Response::of(&server, server.ask(call, asking, pub_sub, limits), sent)
@@ -116,13 +120,24 @@ pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
 /// The requests to one server, sent in batches over one connection.
 struct Pipeline<'a, T> {
     server: Arc<Server>,
-    /// The requests, each with its place among all requests.
-    requests: Vec<(usize, Request<'a, T>)>,
-    /// The outcomes of the first requests.
-    outcomes: Vec<Response<T>>,
-    /// Set while requests are under way.
+    /// Whether a server that is down does not get the requests.
+    needs_it_up: bool,
+    /// The requests to send, each with its place among all requests.
+    requests: VecDeque<(usize, Request<'a, T>)>,
+    /// The requests of the batch, which are sent in one write, each with its end among the bytes.
+    under_way: VecDeque<(usize, Request<'a, T>, usize)>,
+    /// The outcomes so far, by the places of their requests.
+    outcomes: Vec<(usize, Response<T>)>,
+    /// Set while requests are under way, and until the answers are confirmed.
     connection: Option<Box<Connection>>,
-    batch: Batch,
+    /// The bytes of the batch.
+    bytes: Vec<u8>,
+    /// The number of bytes that the system took.
+    written: usize,
+    begun: Instant,
+    /// The deadline of the batch, which is that of its last request to pass; it is set anew when all bytes are
+    /// written.
+    deadline: Instant,
     /// The reply to the `ASKING` before the next request, once it was read.
     asked: Option<Value>,
     /// Whether the server refused a request because it is a replica.
@@ -130,34 +145,20 @@ struct Pipeline<'a, T> {
     run_id: Option<Arc<str>>,
     /// The latest time at which the server started, where the connection asked for it.
     started: Option<Instant>,
-    /// The connection of answers that replicas must confirm, when all of them have arrived.
-    unconfirmed: Option<Box<Connection>>,
-}
-
-/// The requests that are under way: consecutive requests of a pipeline, sent in one write.
-struct Batch {
-    bytes: Vec<u8>,
-    /// The number of bytes that the system took.
-    written: usize,
-    /// The number of outcomes when the batch began.
-    first: usize,
-    /// The end of each request in `bytes`.
-    ends: Vec<usize>,
-    begun: Instant,
-    /// The deadline of the batch, which is that of its last request to pass; it is set anew when all bytes are
-    /// written.
-    deadline: Instant,
+    /// The step that confirms the answers at these places among the outcomes, after an `ASKING` or not.
+    confirmation: Option<(Confirmation, bool)>,
+    unconfirmed: Vec<usize>,
 }
 
 /// Moves the bytes of several pipelines until each has its outcomes.
 fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
     loop {
         let now = Instant::now();
-        let under_way = pipelines.iter().filter_map(|pipeline| Some((pipeline, pipeline.connection.as_ref()?)));
         let (mut nap, mut fds) = (Duration::MAX, vec![]);
-        for (pipeline, connection) in under_way {
-            nap = nap.min(now.nap_until(pipeline.batch.deadline));
-            fds.push(PollFd::from_borrowed_fd(connection.stream().as_fd(), pipeline.batch.events()));
+        for pipeline in pipelines.iter().filter(|pipeline| !pipeline.under_way.is_empty()) {
+            let Some(connection) = &pipeline.connection else { continue };
+            nap = nap.min(now.nap_until(pipeline.deadline));
+            fds.push(PollFd::from_borrowed_fd(connection.stream().as_fd(), pipeline.events()));
         }
         if fds.is_empty() {
             return;
@@ -167,13 +168,13 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
             continue;
         }
         let has_events: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let under_way = pipelines.iter_mut().filter(|pipeline| pipeline.connection.is_some());
+        let under_way = pipelines.iter_mut().filter(|pipeline| !pipeline.under_way.is_empty());
         for (pipeline, has_events) in under_way.zip(has_events) {
             if has_events {
                 pipeline.advance();
             }
             // Also after an event: a server that sends single bytes must not prolong the batch.
-            if pipeline.connection.is_some() && pipeline.batch.deadline <= Instant::now() {
+            if !pipeline.under_way.is_empty() && pipeline.deadline <= Instant::now() {
                 pipeline.break_off(timed_out());
             }
         }
@@ -182,18 +183,23 @@ fn run<T>(pipelines: &mut [Pipeline<'_, T>]) {
 
 impl<'a, T> Pipeline<'a, T> {
     fn new(server: Arc<Server>, requests: Vec<(usize, Request<'a, T>)>) -> Self {
-        let batch = Batch::empty(Instant::now());
         Self {
             server,
-            requests,
+            needs_it_up: requests.iter().all(|(_, request)| request.fitness.is_up),
+            requests: requests.into(),
+            under_way: VecDeque::new(),
             outcomes: vec![],
             connection: None,
-            batch,
+            bytes: vec![],
+            written: 0,
+            begun: Instant::default(),
+            deadline: Instant::default(),
             asked: None,
             is_replica: false,
             run_id: None,
             started: None,
-            unconfirmed: None,
+            confirmation: None,
+            unconfirmed: vec![],
         }
     }
 
@@ -240,7 +246,7 @@ impl<'a, T> Pipeline<'a, T> {
         if self.requests.iter().any(|(_, request)| request.fitness.age.is_some()) {
             self.server.dialer.ask_start();
         }
-        if !self.need_it_up() {
+        if !self.needs_it_up {
             return false;
         }
         let Some(error) = self.server.why_down(Instant::now()) else { return false };
@@ -248,14 +254,9 @@ impl<'a, T> Pipeline<'a, T> {
         true
     }
 
-    /// Whether a server that is down does not get the requests.
-    fn need_it_up(&self) -> bool {
-        self.requests.iter().all(|(_, request)| request.fitness.is_up)
-    }
-
     /// Records that the server did not answer since `begun`.
     fn did_not_answer(&self, begun: Instant) {
-        if self.need_it_up() {
+        if self.needs_it_up {
             self.server.did_not_answer(begun);
         }
     }
@@ -269,34 +270,36 @@ impl<'a, T> Pipeline<'a, T> {
         self.begin_batch();
     }
 
-    /// Sends the next batch; puts the connection away when all requests have outcomes.
+    /// Sends the next batch; puts the connection away when all requests have outcomes that need no confirmation.
     fn begin_batch(&mut self) {
         let now = Instant::now();
-        while let Some((_, request)) = self.requests.get(self.outcomes.len())
-            && let Some(error) = self.obstacle(request, now)
+        (self.begun, self.deadline, self.written) = (now, now, 0);
+        self.bytes.clear();
+        while self.under_way.len() < MOST_IN_A_BATCH
+            && let Some((place, request)) = self.requests.pop_front()
         {
-            self.end_one(Err(Fault::NotSent(error)), now);
-        }
-        let mut batch = Batch { first: self.outcomes.len(), ..Batch::empty(now) };
-        let rest = self.requests.iter().skip(self.outcomes.len()).map(|(_, request)| request);
-        for request in rest.take_while(|request| self.obstacle(request, now).is_none()).take(MOST_IN_A_BATCH) {
-            batch.add(request);
-        }
-        self.batch = batch;
-        if !self.batch.ends.is_empty() {
-            self.write();
-        } else if let Some(connection) = self.connection.take() {
-            let answered = |outcome: &&Response<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
-            if self.requests.iter().any(|(_, request)| request.fitness.matters())
-                && let Some(last) = self.outcomes.iter().rfind(answered)
-            {
-                self.server.answered(self.run_id.as_deref(), last.sent);
+            if let Some(error) = self.obstacle(&request, now) {
+                self.end_one(place, Err(Fault::NotSent(error)), now);
+                continue;
             }
-            if self.to_confirm().1.is_some() {
-                self.unconfirmed = Some(connection);
-            } else {
-                self.put_away(connection);
+            if request.asking {
+                self.bytes.extend(asking());
             }
+            request.call.pack(request.whole, request.pub_sub, &mut self.bytes);
+            self.deadline = self.deadline.max(request.limits.end);
+            self.under_way.push_back((place, request, self.bytes.len()));
+        }
+        if !self.under_way.is_empty() {
+            return self.write();
+        }
+        let answered = |outcome: &&Response<T>| matches!(outcome.answer, Ok(_) | Err(Fault::Refused(_)));
+        if let Some(last) = self.outcomes.iter().map(|(_, outcome)| outcome).rfind(answered) {
+            self.server.answered(self.run_id.as_deref(), last.sent);
+        }
+        if self.confirmation.is_none()
+            && let Some(connection) = self.connection.take()
+        {
+            self.put_away(connection);
         }
     }
 
@@ -319,112 +322,9 @@ impl<'a, T> Pipeline<'a, T> {
         (now < fit).then(|| trouble::started_lately(&label, age, now.until(fit), advice))
     }
 
-    fn end_one(&mut self, answer: Result<T, Fault>, sent: Instant) {
-        let answer = answer.map(|answer| (answer, None));
-        self.outcomes.push(Response { run_id: self.run_id.clone(), ..Response::of(&self.server, answer, sent) });
-    }
-
-    fn write(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        match connection.send_now(&self.batch.bytes[self.batch.written..]) {
-            Ok(written) => self.batch.written += written,
-            Err(error) => return self.break_off(error),
-        }
-        if self.batch.is_written() {
-            let under_way = self.requests.iter().skip(self.batch.first).take(self.batch.ends.len());
-            let deadline = under_way.map(|(_, request)| request.limits.answer_by()).max();
-            self.batch.deadline = deadline.unwrap_or(self.batch.deadline);
-        }
-    }
-
-    /// Writes and reads what is possible at once.
-    fn advance(&mut self) {
-        if !self.batch.is_written() {
-            self.write();
-        }
-        if let Err(error) = self.read() {
-            return self.break_off(error);
-        }
-        if self.connection.is_none() || self.outcomes.len() < self.batch.first + self.batch.ends.len() {
-            return;
-        }
-        let has_more = self.outcomes.len() < self.requests.len();
-        if has_more && self.connection.as_mut().is_some_and(|connection| connection.is_stale()) {
-            // A reply to no request would be read as the reply to the next one.
-            return self.break_off(trouble::odd_reply());
-        }
-        self.begin_batch();
-    }
-
-    fn read(&mut self) -> io::Result<()> {
-        if let Some(connection) = &mut self.connection {
-            connection.fill(None)?;
-        }
-        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first)
-            && let Some(connection) = &mut self.connection
-            && let Some(reply) = connection.received()?
-        {
-            if *end > self.batch.written {
-                return Err(trouble::odd_reply());
-            }
-            let (place, request) = &self.requests[self.outcomes.len()];
-            if request.asking && self.asked.is_none() {
-                self.asked = Some(reply);
-                continue;
-            }
-            let reply = with_asked(self.asked.take(), reply);
-            let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
-            self.is_replica |= is_of_replica(&answer);
-            if let Err(Fault::Refused(refusal)) = &answer
-                && refusal.word() == "NOSCRIPT"
-                && !request.whole
-            {
-                // At once, because the other servers may take all the time there is.
-                let again = (*place, Request { server: Arc::clone(&request.server), whole: true, ..*request });
-                self.requests.push(again);
-            }
-            self.end_one(answer, self.batch.begun);
-        }
-        Ok(())
-    }
-
-    /// Ends all requests without an outcome, and closes the connection.
-    fn break_off(&mut self, error: io::Error) {
-        let Some(mut connection) = self.connection.take() else { return };
-        let unanswered = connection.broke(error, self.batch.begun.until(self.batch.deadline));
-        let not_sent = Fault::NotSent(unanswered.clone().into_error());
-        while let Some(end) = self.batch.ends.get(self.outcomes.len() - self.batch.first) {
-            // The server received at most the bytes that the system took.
-            let fault = if *end <= self.batch.written { &unanswered } else { &not_sent };
-            self.end_one(Err(fault.clone()), self.batch.begun);
-        }
-        self.unconfirmed_are_lost(&unanswered);
-        self.did_not_answer(self.batch.begun);
-        self.server.put_away(connection, false);
-        self.fail(&not_sent);
-    }
-
-    /// Ends all requests without an outcome, which were not sent.
-    fn fail(&mut self, fault: &Fault) {
-        let now = Instant::now();
-        for _ in self.outcomes.len()..self.requests.len() {
-            self.end_one(Err(fault.clone()), now);
-        }
-    }
-}
-
-impl Batch {
-    fn empty(now: Instant) -> Self {
-        Self { bytes: vec![], written: 0, first: 0, ends: vec![], begun: now, deadline: now }
-    }
-
-    fn add<T>(&mut self, request: &Request<'_, T>) {
-        if request.asking {
-            self.bytes.extend(asking());
-        }
-        request.call.pack(request.whole, request.pub_sub, &mut self.bytes);
-        self.ends.push(self.bytes.len());
-        self.deadline = self.deadline.max(request.limits.end);
+    fn end_one(&mut self, place: usize, answer: Result<T, Fault>, sent: Instant) {
+        let outcome = Response::of(&self.server, answer.map(|answer| (answer, None)), sent);
+        self.outcomes.push((place, Response { run_id: self.run_id.clone(), ..outcome }));
     }
 
     fn is_written(&self) -> bool {
@@ -435,6 +335,91 @@ impl Batch {
     fn events(&self) -> PollFlags {
         // A server may answer the first requests while its buffer is too full for the last ones.
         if self.is_written() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT }
+    }
+
+    fn write(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        match connection.send_now(&self.bytes[self.written..]) {
+            Ok(written) => self.written += written,
+            Err(error) => return self.break_off(error),
+        }
+        if self.is_written() {
+            let deadline = self.under_way.iter().map(|(_, request, _)| request.limits.answer_by()).max();
+            self.deadline = deadline.unwrap_or(self.deadline);
+        }
+    }
+
+    /// Writes and reads what is possible at once.
+    fn advance(&mut self) {
+        if !self.is_written() {
+            self.write();
+        }
+        if let Err(error) = self.read() {
+            return self.break_off(error);
+        }
+        let Some(connection) = self.connection.as_mut().filter(|_| self.under_way.is_empty()) else { return };
+        if !self.requests.is_empty() && connection.is_stale() {
+            // A reply to no request would be read as the reply to the next one.
+            return self.break_off(trouble::odd_reply());
+        }
+        self.begin_batch();
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        if let Some(connection) = &mut self.connection {
+            connection.fill(None)?;
+        }
+        while let Some((_, request, end)) = self.under_way.front()
+            && let Some(connection) = &mut self.connection
+            && let Some(reply) = connection.received()?
+        {
+            if *end > self.written {
+                return Err(trouble::odd_reply());
+            }
+            if request.asking && self.asked.is_none() {
+                self.asked = Some(reply);
+                continue;
+            }
+            let reply = with_asked(self.asked.take(), reply);
+            let answer = connection.interpret(&reply, |reply| request.call.read(reply))?;
+            let Some((place, request, _)) = self.under_way.pop_front() else { break };
+            self.is_replica |= is_of_replica(&answer);
+            match &answer {
+                Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" && !request.whole => {
+                    // At once, because the other servers may take all the time there is.
+                    self.requests.push_back((place, Request { whole: true, ..request }));
+                    continue;
+                }
+                Ok(answer) => self.wait_to_confirm(&request, answer),
+                Err(_) => {}
+            }
+            self.end_one(place, answer, self.begun);
+        }
+        Ok(())
+    }
+
+    /// Ends all requests without an outcome, and closes the connection.
+    fn break_off(&mut self, error: io::Error) {
+        let Some(mut connection) = self.connection.take() else { return };
+        let unanswered = connection.broke(error, self.begun.until(self.deadline));
+        let not_sent = Fault::NotSent(unanswered.clone().into_error());
+        for (place, _, end) in std::mem::take(&mut self.under_way) {
+            // The server received at most the bytes that the system took.
+            let fault = if end <= self.written { &unanswered } else { &not_sent };
+            self.end_one(place, Err(fault.clone()), self.begun);
+        }
+        self.unconfirmed_are_lost(&unanswered);
+        self.did_not_answer(self.begun);
+        self.server.put_away(connection, false);
+        self.fail(&not_sent);
+    }
+
+    /// Ends all requests that were not sent.
+    fn fail(&mut self, fault: &Fault) {
+        let now = Instant::now();
+        for (place, _) in std::mem::take(&mut self.requests) {
+            self.end_one(place, Err(fault.clone()), now);
+        }
     }
 }
 
