@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
     pub(super) asked_start: bool,
     pub(super) server_start: Option<ServerStart>,
-    /// Whether a request was answered, or the connection was idle: it may be older than other connections.
+    /// Whether a request was answered, or the connection was idle, so that its login was accepted.
     pub(super) is_proven: bool,
     /// Whether the server wants a login anew.
     pub(super) is_logged_out: bool,
@@ -202,11 +202,6 @@ impl Connection {
         !self.buffer.is_empty() || self.socket.is_stale()
     }
 
-    /// The id of this connection on the server.
-    pub(super) fn number(&self) -> Option<u64> {
-        self.identity.as_ref().map(|identity| identity.id)
-    }
-
     /// The address of the other end; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         self.socket.stream.peer()
@@ -214,12 +209,6 @@ impl Connection {
 
     pub(super) fn stream(&self) -> &Arc<Stream> {
         self.socket.stream.shared()
-    }
-
-    /// Whether this connection is one to a later process of the server than that of `copy`: a server counts its
-    /// connections. A connection that may be older tells nothing.
-    pub(super) fn is_of_later_process(&self, copy: &Identity) -> bool {
-        !self.is_proven && self.number().is_some_and(|number| number < copy.id)
     }
 
     /// Whether this connection reaches the same server as the connection of `identity`.

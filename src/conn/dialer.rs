@@ -2,7 +2,6 @@
 
 mod locate;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -62,7 +61,6 @@ pub(crate) struct Dialer {
 #[derive(Clone, Copy)]
 struct Dial<'a> {
     dialer: &'a Dialer,
-    endpoint: &'a Endpoint,
     purpose: Purpose,
     deadline: Instant,
 }
@@ -124,7 +122,7 @@ impl Dialer {
 
     /// Connects to the address of the server, and sends the introduction for this purpose, all by `deadline`.
     pub(super) fn dial_for(&self, purpose: Purpose, deadline: Instant) -> Dialled {
-        Dial { dialer: self, endpoint: &self.address.endpoint, purpose, deadline }.run()
+        Dial { dialer: self, purpose, deadline }.run()
     }
 
     /// Ends every operation under way, and those to come.
@@ -138,16 +136,6 @@ impl Dialer {
     /// Returns the host; nothing for a Unix socket.
     pub(super) fn host(&self) -> &str {
         if let Endpoint::Tcp(host, _) = &self.address.endpoint { host } else { "" }
-    }
-
-    /// Dials the address `peer` to which an earlier connection led.
-    pub(super) fn dial_again(&self, peer: SocketAddr, deadline: Instant) -> Dialled {
-        let host = match peer {
-            SocketAddr::V6(peer) if peer.scope_id() > 0 => format!("{}%{}", peer.ip(), peer.scope_id()),
-            peer => peer.ip().to_string(),
-        };
-        let endpoint = &Endpoint::Tcp(host, peer.port());
-        Dial { dialer: self, endpoint, purpose: Purpose::AnyRole, deadline }.run()
     }
 }
 
@@ -173,8 +161,8 @@ impl Dial<'_> {
 
     /// `login` gives the command that logs in, and is called when the server is connected.
     fn once<Login: AsRef<[u8]>>(self, login: impl FnOnce() -> Result<Option<Arc<Login>>, Fault>) -> Dialled {
-        let Self { dialer, endpoint, deadline, .. } = self;
-        let Dialer { label, longest_silence, .. } = dialer;
+        let Self { dialer, deadline, .. } = self;
+        let Dialer { label, longest_silence, address: Address { endpoint, .. }, .. } = dialer;
         let limit = Instant::now().until(sooner(deadline, *longest_silence));
         // The files are read first: where they cannot be used, no connection is opened.
         let session = dialer.tls.as_ref().map(|tls| tls(&dialer.address, deadline)).transpose();

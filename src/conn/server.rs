@@ -260,7 +260,7 @@ impl Server {
     }
 
     /// Ensures that the server runs no request of a broken connection from now on. Returns `Ok(false)` when the user
-    /// has no right to kill connections, or when the connection led to another server that does not answer now.
+    /// has no right to kill connections, or when the connection led to another server.
     ///
     /// After a fail-over nothing is sent to the machine that was left: the master may hang, and late writes of the
     /// master are over when the master becomes a replica.
@@ -269,29 +269,16 @@ impl Server {
             return Ok(false);
         }
         let mut connection = self.take(limits.end)?;
-        if connection.leads_where(identity) {
-            // With the address, no other connection can be meant.
-            let has_restarted = identity.address.is_none() && connection.is_of_later_process(identity);
-            let outcome = if has_restarted { Ok(false) } else { kill(&mut connection, identity, limits) };
-            let is_there = has_restarted || connection.peer() == identity.peer;
-            self.put_away(connection, is_usable(&outcome));
-            // Servers on two machines may have the same inner address. Where the connection was not found behind
-            // another outer address, it is looked for where it led.
-            if is_there || !matches!(outcome, Ok(false)) {
-                return fenced(outcome);
-            }
-        } else {
+        if !connection.leads_where(identity) {
+            // By now the host name leads to another server, which never saw the request.
             self.put_away(connection, true);
-        }
-        if self.has_moved_since(identity) {
             return Ok(false);
         }
-        // By now the host name leads to another server, which never saw the request.
-        let Some(peer) = identity.peer else { return Ok(false) };
-        match self.dialer.dial_again(peer, limits.end) {
-            Ok(mut connection) if connection.leads_where(identity) => fenced(kill(&mut connection, identity, limits)),
-            _ => Ok(false),
-        }
+        let outcome = kill(&mut connection, identity, limits);
+        // Servers on two machines may have the same inner address.
+        let is_there = matches!(outcome, Ok(true)) || connection.peer() == identity.peer;
+        self.put_away(connection, is_usable(&outcome));
+        Ok(fenced(outcome)? && is_there)
     }
 
     /// Makes a connection for a thread that must not wait for the pool.
@@ -322,7 +309,7 @@ impl Server {
     /// be fenced.
     pub(super) fn fence_afterwards(&self, copy: &Identity, deadline: Instant) -> Result<(), Fault> {
         let mut connection = self.dialer.dial_for(Purpose::AnyRole, deadline)?;
-        if connection.is_of_later_process(copy) || !connection.leads_where(copy) {
+        if !connection.leads_where(copy) {
             return Ok(());
         }
         fenced(kill(&mut connection, copy, Limits::by(deadline))).map(drop)

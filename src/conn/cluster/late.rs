@@ -5,7 +5,6 @@
 //! A copy is over when
 //!
 //! * its member has ended its connection;
-//! * a later connection to the member has a smaller number, because then the member has restarted;
 //! * the member is gone for longer than the copy could matter.
 
 use std::sync::Arc;
