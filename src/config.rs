@@ -351,12 +351,8 @@ impl Config {
     pub(crate) fn checked(mut self) -> Result<Self> {
         let (timeout, interval) = (self.watchdog_timeout, self.watchdog_interval);
         within("the timeout of watchdog()", timeout, SECOND, Lease::LONGEST, "1 second to 365 days")?;
-        if interval < Duration::from_millis(100) || interval > timeout / 2 {
-            let half = timeout / 2;
-            return fail(format!(
-                "the interval of watchdog() cannot be {interval:?}; give 100 ms to half of the timeout ({half:?})"
-            ));
-        }
+        let (half, bounds) = (timeout / 2, format!("100 ms to half of the timeout ({:?})", timeout / 2));
+        within("the interval of watchdog()", interval, Duration::from_millis(100), half, &bounds)?;
         if !self.has_command_timeout {
             self.command_timeout = self.command_timeout.min(timeout * 3 / 4);
         }

@@ -24,10 +24,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// let error = Client::connect("redis://127.0.0.1:1").unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Connection);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Error(Arc<Inner>);
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Inner {
     kind: ErrorKind,
     /// The name, behind the noun for what has it.
@@ -444,18 +444,6 @@ impl fmt::Display for Error {
         }
         f.write_str(&self.0.text)?;
         if self.0.in_doubt { f.write_str("; the request was sent and may have been carried out") } else { Ok(()) }
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("lock", &self.lock_name())
-            .field("text", &self.0.text)
-            .field("in_doubt", &self.0.in_doubt)
-            .field("source", &self.0.source)
-            .finish()
     }
 }
 
