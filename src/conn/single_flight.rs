@@ -1,7 +1,7 @@
 //! Asks a question that may block without limit in a thread of its own, for callers that each have a deadline.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::stream::timed_out;
@@ -13,12 +13,7 @@ use crate::time::Instant;
 /// callers, so a question that hangs blocks one thread instead of one thread for each caller.
 pub(super) struct SingleFlight<T> {
     thread_name: &'static str,
-    shared: Arc<Shared<T>>,
-}
-
-struct Shared<T> {
     state: Mutex<State<T>>,
-    done: Condvar,
 }
 
 struct State<T> {
@@ -26,25 +21,22 @@ struct State<T> {
     begun: u64,
     /// The last asking that was started because an answer was of no use.
     renewed: u64,
-    /// The last asking that was started, until its end.
-    under_way: Option<UnderWay>,
-    /// The number and the answer of the last finished asking, while a caller waits for it.
-    answer: Option<(u64, T)>,
-    /// The number of callers that wait.
-    waiting: usize,
+    /// The last asking that was started. Without a caller its answer is not kept, because the answer may be a secret.
+    newest: Weak<Asking<T>>,
 }
 
-#[derive(Clone, Copy)]
-struct UnderWay {
+struct Asking<T> {
+    number: u64,
     begun: Instant,
     /// The newest answer that was known to be of no use when the asking was started.
     after: u64,
+    answer: Mutex<Option<T>>,
+    done: Condvar,
 }
 
 impl<T: Clone + Send + 'static> SingleFlight<T> {
     pub(super) fn new(thread_name: &'static str) -> Self {
-        let state = Mutex::new(State { begun: 0, renewed: 0, under_way: None, answer: None, waiting: 0 });
-        Self { thread_name, shared: Arc::new(Shared { state, done: Condvar::new() }) }
+        Self { thread_name, state: Mutex::new(State { begun: 0, renewed: 0, newest: Weak::new() }) }
     }
 
     /// Returns the number of an asking and its answer, by `deadline` or with the error `TimedOut`; any other error is that
@@ -59,61 +51,44 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
         deadline: Instant,
         question: impl FnOnce(bool) -> T + Send + 'static,
     ) -> io::Result<(u64, T)> {
-        let mut state = self.shared.state.lock();
-        let now = Instant::now();
-        let after = if after < state.renewed { 0 } else { after };
-        let is_joined = |asking: UnderWay| asking.begun.after(HOPELESS) > now && asking.after >= after;
-        if !state.under_way.is_some_and(is_joined) {
-            self.begin(&mut state, UnderWay { begun: now, after }, question)?;
-        }
-        let ours = state.begun;
-        state.waiting += 1;
-        let answer = loop {
-            if let Some(answer) = state.answer.clone().filter(|(number, _)| *number >= ours) {
-                break Ok(answer);
+        let asking = self.join(after, question)?;
+        let mut answer = asking.answer.lock();
+        loop {
+            if let Some(answer) = &*answer {
+                return Ok((asking.number, answer.clone()));
             }
             let left = Instant::now().until(deadline);
             if left.is_zero() {
-                break Err(timed_out());
+                return Err(timed_out());
             }
-            state = self.shared.done.wait_for(state, left);
-        };
-        state.waiting -= 1;
-        let outdated = if state.waiting == 0 { state.answer.take() } else { None };
-        drop(state);
-        drop(outdated);
-        answer
+            answer = asking.done.wait_for(answer, left);
+        }
     }
 
-    fn begin(
-        &self,
-        state: &mut State<T>,
-        asking: UnderWay,
-        question: impl FnOnce(bool) -> T + Send + 'static,
-    ) -> io::Result<()> {
-        let (shared, number) = (Arc::clone(&self.shared), state.begun + 1);
+    /// Returns the asking under way if its answer is of use, and starts another one otherwise.
+    fn join(&self, after: u64, question: impl FnOnce(bool) -> T + Send + 'static) -> io::Result<Arc<Asking<T>>> {
+        let (mut state, begun) = (self.state.lock(), Instant::now());
+        let after = if after < state.renewed { 0 } else { after };
+        if let Some(asking) = state.newest.upgrade()
+            && asking.begun.after(HOPELESS) > begun
+            && asking.after >= after
+            && asking.answer.lock().is_none()
+        {
+            return Ok(asking);
+        }
+        let number = state.begun + 1;
+        let asking = Arc::new(Asking { number, begun, after, answer: Mutex::new(None), done: Condvar::new() });
+        let in_thread = Arc::clone(&asking);
         thread::Builder::new().name(self.thread_name.into()).spawn(move || {
-            let answer = question(asking.after > 0);
-            let mut state = shared.state.lock();
-            if state.begun == number {
-                state.under_way = None;
-            }
-            let is_newest = state.answer.as_ref().is_none_or(|(last, _)| *last < number);
-            // Without a caller nothing is kept: the answer may be a secret.
-            let outdated = if state.waiting > 0 && is_newest {
-                state.answer.replace((number, answer))
-            } else {
-                Some((number, answer))
-            };
-            shared.done.notify_all();
-            drop(state);
-            drop(outdated);
+            let answer = question(after > 0);
+            *in_thread.answer.lock() = Some(answer);
+            in_thread.done.notify_all();
         })?;
-        (state.begun, state.under_way) = (number, Some(asking));
-        if asking.after > 0 {
+        if after > 0 {
             state.renewed = number;
         }
-        Ok(())
+        (state.begun, state.newest) = (number, Arc::downgrade(&asking));
+        Ok(asking)
     }
 }
 
@@ -194,7 +169,7 @@ mod tests {
         // One answer for each asking, and one for a third asking in case both ended before the call.
         (0..3).for_each(|_| answer.send(7).unwrap());
         assert_eq!(slow.ask(0, SOON).unwrap().1, 7);
-        assert!(slow.flight.shared.state.lock().begun >= 2);
+        assert!(slow.flight.state.lock().begun >= 2);
     }
 
     #[test]
@@ -220,7 +195,7 @@ mod tests {
         assert!(is_late(slow.ask(1, Duration::ZERO)), "starts the third");
         assert!(is_late(slow.ask(1, Duration::ZERO)), "joins the third");
         assert!(is_late(slow.ask(0, Duration::ZERO)), "joins the third, too");
-        assert_eq!(slow.flight.shared.state.lock().begun, 3);
+        assert_eq!(slow.flight.state.lock().begun, 3);
     }
 
     #[test]
@@ -228,14 +203,18 @@ mod tests {
         let (slow, answer) = slow();
         answer.send(1).unwrap();
         slow.ask(0, SOON).unwrap();
-        assert!(slow.flight.shared.state.lock().answer.is_none());
-        assert!(slow.ask(0, Duration::ZERO).is_err());
-        answer.send(2).unwrap();
+        let is_kept = || slow.flight.state.lock().newest.strong_count() > 0;
         let begun = Instant::now();
-        while slow.flight.shared.state.lock().under_way.is_some() {
-            assert!(begun.until(Instant::now()) < SOON);
-            thread::yield_now();
-        }
-        assert!(slow.flight.shared.state.lock().answer.is_none());
+        let ends = || {
+            while is_kept() {
+                assert!(begun.until(Instant::now()) < SOON);
+                thread::yield_now();
+            }
+        };
+        ends();
+        assert!(slow.ask(0, Duration::ZERO).is_err());
+        assert!(is_kept(), "it is under way");
+        answer.send(2).unwrap();
+        ends();
     }
 }
