@@ -1,7 +1,7 @@
 //! Reads replies, and refuses garbled and oversized ones.
 
+use std::io;
 use std::str::{self, FromStr};
-use std::{fmt, io};
 
 use redis::Value;
 
@@ -32,8 +32,8 @@ pub(super) fn read(bytes: &[u8], largest: Largest, spare: &mut Vec<Value>) -> io
     let mut reader = Reader { bytes, at: 0, elements: 0, largest };
     match reader.value(DEEPEST) {
         Ok(value) => Ok(Some((value, reader.at))),
-        Err(Unread::Incomplete) => Ok(None),
-        Err(Unread::Garbled(error)) => Err(error),
+        Err(error) if error.kind() == INCOMPLETE => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -64,23 +64,17 @@ struct Reader<'a> {
     largest: Largest,
 }
 
-/// The reason why there is no value.
-enum Unread {
-    Incomplete,
-    Garbled(io::Error),
-}
-
 impl<'a> Reader<'a> {
     /// Reads the next value, with at most `depth` lists inside each other.
-    fn value(&mut self, depth: usize) -> Result<Value, Unread> {
+    fn value(&mut self, depth: usize) -> io::Result<Value> {
         let start = self.at;
         self.elements += 1;
         if self.elements > self.largest.elements {
-            return Err(Garbled(TOO_MANY).into());
+            return Err(too_large("too many elements"));
         }
         let (marker, digits) = self.line()?;
         match marker {
-            b':' => return Ok(Value::Int(number(digits).ok_or(Garbled("a number that is none"))?)),
+            b':' => return Ok(Value::Int(number(digits).ok_or_else(|| garbled("a number that is none"))?)),
             b'+' | b'-' | b'_' | b',' | b'#' | b'(' => {}
             b'$' | b'=' | b'!' => {
                 let Some(size) = size(digits, self.largest.text, marker == b'$')? else { return Ok(Value::Nil) };
@@ -90,7 +84,7 @@ impl<'a> Reader<'a> {
                 }
             }
             b'*' | b'~' | b'>' | b'%' | b'|' => {
-                let depth = depth.checked_sub(1).ok_or(Garbled("nested too deeply"))?;
+                let depth = depth.checked_sub(1).ok_or_else(|| garbled("nested too deeply"))?;
                 let Some(count) = size(digits, self.largest.elements, marker == b'*')? else { return Ok(Value::Nil) };
                 let pairs = if matches!(marker, b'%' | b'|') { 2 } else { 1 };
                 // Attributes precede the value to which they belong.
@@ -103,40 +97,40 @@ impl<'a> Reader<'a> {
                     return Ok(Value::Array(values));
                 }
             }
-            _ => return Err(Garbled("not a reply of redis").into()),
+            _ => return Err(garbled("not a reply of redis")),
         }
         let rare = redis::parse_redis_value(&self.bytes[start..self.at]);
-        rare.map_err(|error| Unread::Garbled(io::Error::new(io::ErrorKind::InvalidData, error)))
+        rare.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
     /// Takes the next line: its marker, and the rest.
-    fn line(&mut self) -> Result<(u8, &'a [u8]), Unread> {
+    fn line(&mut self) -> io::Result<(u8, &'a [u8])> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\r') else {
-            return Err(if rest.len() > LONGEST_TEXT { Garbled("a line too long").into() } else { Unread::Incomplete });
+            return Err(if rest.len() > LONGEST_TEXT { garbled("a line too long") } else { INCOMPLETE.into() });
         };
         match rest.get(end + 1) {
             Some(b'\n') => self.pass(end + 2)?,
-            Some(_) => return Err(Garbled("a line without its end").into()),
-            None => return Err(Unread::Incomplete),
+            Some(_) => return Err(garbled("a line without its end")),
+            None => return Err(INCOMPLETE.into()),
         }
-        let (marker, digits) = rest[..end].split_first().ok_or(Garbled("an empty line"))?;
+        let (marker, digits) = rest[..end].split_first().ok_or_else(|| garbled("an empty line"))?;
         Ok((*marker, digits))
     }
 
     /// Takes a text of this size, and its end.
-    fn text(&mut self, size: usize) -> Result<&'a [u8], Unread> {
+    fn text(&mut self, size: usize) -> io::Result<&'a [u8]> {
         let start = self.at;
         self.pass(size + 2)?;
-        Ok(self.bytes[start..self.at].strip_suffix(b"\r\n").ok_or(Garbled("a text without its end"))?)
+        self.bytes[start..self.at].strip_suffix(b"\r\n").ok_or_else(|| garbled("a text without its end"))
     }
 
-    fn pass(&mut self, size: usize) -> Result<(), Unread> {
+    fn pass(&mut self, size: usize) -> io::Result<()> {
         self.at += size;
         if self.at > self.largest.bytes {
-            return Err(Garbled(TOO_LONG).into());
+            return Err(too_large("too long"));
         }
-        if self.at > self.bytes.len() { Err(Unread::Incomplete) } else { Ok(()) }
+        if self.at > self.bytes.len() { Err(INCOMPLETE.into()) } else { Ok(()) }
     }
 }
 
@@ -144,47 +138,30 @@ fn number<T: FromStr>(digits: &[u8]) -> Option<T> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The reason why a reply was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Garbled(pub(super) &'static str);
-
-impl Garbled {
-    /// Whether the reply was refused for its size alone.
-    pub(super) fn is_of_size(self) -> bool {
-        [TOO_MANY, TOO_LONG, TOO_LONG_A_TEXT].contains(&self.0)
-    }
+fn garbled(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-const TOO_MANY: &str = "too many elements";
-const TOO_LONG: &str = "too long";
-const TOO_LONG_A_TEXT: &str = "a length over the limit";
-
-impl fmt::Display for Garbled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the reply is garbled: {}", self.0)
-    }
-}
-
-impl std::error::Error for Garbled {}
-
-impl From<Garbled> for Unread {
-    fn from(garbled: Garbled) -> Self {
-        Self::Garbled(io::Error::new(io::ErrorKind::InvalidData, garbled))
-    }
+fn too_large(why: &str) -> io::Error {
+    io::Error::new(TOO_LARGE, why)
 }
 
 /// Parses a length in a header; `None` for the null that old servers write as -1.
-fn size(digits: &[u8], most: usize, may_be_null: bool) -> Result<Option<usize>, Garbled> {
+fn size(digits: &[u8], most: usize, may_be_null: bool) -> io::Result<Option<usize>> {
     if may_be_null && digits == b"-1" {
         return Ok(None);
     }
     match number::<usize>(digits) {
         Some(size) if size <= most => Ok(Some(size)),
-        Some(_) => Err(Garbled(TOO_LONG_A_TEXT)),
-        None => Err(Garbled("a length that is no number")),
+        Some(_) => Err(too_large("a length over the limit")),
+        None => Err(garbled("a length that is no number")),
     }
 }
 
+/// The kind of error of a reply that was refused for its size alone.
+pub(super) const TOO_LARGE: io::ErrorKind = io::ErrorKind::FileTooLarge;
+/// The kind of error of a reply that may come.
+const INCOMPLETE: io::ErrorKind = io::ErrorKind::WouldBlock;
 /// Scripts answer with so many elements at most, nearly always.
 pub(super) const FEW: usize = 4;
 const FEW_AS_DIGIT: u8 = b'4';
@@ -260,7 +237,7 @@ mod tests {
         }
         // The header of the last text alone.
         reply.extend(format!("${LONGEST_TEXT}\r\n").bytes());
-        assert_eq!(length(&reply).unwrap_err(), Garbled("too long").to_string());
+        assert_eq!(length(&reply).unwrap_err(), "too long");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use super::address::Endpoint;
-use super::frame::Garbled;
+use super::frame;
 use crate::error::{Error, ErrorKind};
 
 /// The reason why no connection could be made.
@@ -89,7 +89,6 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
     if moment != Moment::Request && is_over(&error, limit) {
         return no_time(label);
     }
-    let garbled = error.get_ref().and_then(|cause| cause.downcast_ref::<Garbled>());
     let limit = in_words(limit);
     if let Some(trouble) = Trouble::of(&error) {
         let text = format!("redis at {label} {}", trouble.what);
@@ -111,13 +110,13 @@ pub(super) fn failed(label: &str, moment: Moment, error: io::Error, limit: Durat
             "closed the connection without a reply, as a port that expects TLS (rediss://) does".to_owned()
         }
         (kind, Moment::Request) if is_end(kind) => "closed the connection before it answered".to_owned(),
-        (io::ErrorKind::InvalidData, Moment::Greeting) => {
+        (io::ErrorKind::InvalidData | frame::TOO_LARGE, Moment::Greeting) => {
             "does not speak Redis's protocol: it is another service, or a port that expects TLS (rediss://)".to_owned()
         }
-        (io::ErrorKind::InvalidData, Moment::Request) => match garbled {
-            Some(garbled) => format!("sent a reply that cannot be read ({})", garbled.0),
-            None => "sent a reply that does not fit the request".to_owned(),
-        },
+        (io::ErrorKind::InvalidData | frame::TOO_LARGE, Moment::Request) => {
+            return at(label, format_args!("sent a reply that cannot be read ({error})"));
+        }
+        (ODD, _) => "sent a reply that does not fit the request".to_owned(),
         (other, _) => format!("did not answer: {other}"),
     };
     Error::with_source(ErrorKind::Connection, format!("redis at {label} {what}"), error)
@@ -177,8 +176,11 @@ pub(super) fn started_lately(label: &str, age: Duration, wait: Duration, advice:
 
 /// The error for a reply of a shape that the request never has.
 pub(super) fn odd_reply() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an unexpected reply")
+    io::Error::new(ODD, "an unexpected reply")
 }
+
+/// No error of the system has this kind.
+const ODD: io::ErrorKind = io::ErrorKind::Other;
 
 /// Whether the time was over before the server could do anything, so that its silence says nothing.
 fn is_over(error: &io::Error, limit: Duration) -> bool {
@@ -246,10 +248,8 @@ mod tests {
                 assert!(error.to_string().starts_with("redis at h:1/0 "), "{error}");
             }
         }
-        for error in [io::Error::new(io::ErrorKind::InvalidData, Garbled("too long")), odd_reply()] {
-            let error = failed("h:1/0", Moment::Request, error, limit);
-            let source = error.source().expect("it has one").to_string();
-            assert!(!error.to_string().contains(&source), "{error}: {source}");
-        }
+        let error = failed("h:1/0", Moment::Request, odd_reply(), limit);
+        let source = error.source().expect("it has one").to_string();
+        assert!(!error.to_string().contains(&source), "{error}: {source}");
     }
 }

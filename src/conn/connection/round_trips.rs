@@ -1,12 +1,10 @@
 //! Several round trips over one connection, where a command may depend on the replies before it.
 
-use std::io;
-
 use redis::Value;
 
 use super::Connection;
 use crate::conn::asking::asking;
-use crate::conn::frame::Garbled;
+use crate::conn::frame;
 use crate::conn::trouble;
 use crate::error::{Error, ErrorKind, Refusal, Stop};
 use crate::reply::Pipeline;
@@ -45,7 +43,7 @@ impl Connection {
                 Ok(())
             });
             let Err((error, sent)) = received else { return self.unless_logged_out(replies) };
-            let is_too_long = garbled(&error).is_some_and(Garbled::is_of_size);
+            let is_too_long = error.kind() == frame::TOO_LARGE;
             failure = Some((error, sent));
             Err(if is_too_long { Stop::TooLong(replies) } else { Stop::NoReply })
         });
@@ -77,8 +75,4 @@ impl Connection {
         let refusal = refusals.find(|refusal| refusal.is_of_login() && self.is_proven);
         refusal.map_or(Ok(replies), |refusal| Err(Stop::Refused(refusal)))
     }
-}
-
-fn garbled(error: &io::Error) -> Option<Garbled> {
-    error.get_ref()?.downcast_ref().copied()
 }
