@@ -50,16 +50,13 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
 
 /// Reads a number, also one that is written as a text.
 pub(crate) fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        value => text(value)?.parse().ok(),
-    }
+    redis::from_redis_value_ref(value).ok()
 }
 
 /// Reads the reply to `TIME`.
 pub(crate) fn server_time(reply: &Value) -> Option<Duration> {
-    let [seconds, micros] = list(reply)? else { return None };
-    Duration::from_secs(number(seconds)?).checked_add(Duration::from_micros(number(micros)?))
+    let (seconds, micros) = redis::from_redis_value_ref(reply).ok()?;
+    Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))
 }
 
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.

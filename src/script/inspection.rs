@@ -297,15 +297,11 @@ impl Inspector<'_, '_> {
             command("ZCARD", taken),
         ])?;
         let [permits, count, all] = &replies[..] else { return Err(Stop::NoReply) };
-        // A flat list in RESP2, a list of pairs in RESP3.
-        let permits = list(permits).unwrap_or_default();
-        let words: Vec<&Value> =
-            permits.iter().flat_map(|value| list(value).unwrap_or(std::slice::from_ref(value))).collect();
-        for pair in words.chunks_exact(2) {
-            let Value::BulkString(id) = pair[0] else { continue };
+        let permits: Vec<(Vec<u8>, f64)> = redis::from_redis_value_ref(permits).unwrap_or_default();
+        for (id, ends) in permits {
             let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
             // A permit of Redisson without a lease has this time and never expires.
-            let ends = score(pair[1]).filter(|ends| *ends < NEVER_MS);
+            let ends = Some(ends).filter(|ends| *ends < NEVER_MS);
             let remaining = now.zip(ends).and_then(|(now, ends)| left(ends, Duration::ZERO, now));
             self.hold(InspectedHolder { remaining, ..holder(id, 1) });
         }
@@ -392,10 +388,6 @@ fn millis(ms: i64) -> Option<Duration> {
 fn left(ends_ms: f64, skew: Duration, now: Duration) -> Option<Duration> {
     let ends = Duration::try_from_secs_f64(ends_ms / 1_000.0).ok()?;
     ends.saturating_add(skew).checked_sub(now).filter(|left| !left.is_zero())
-}
-
-fn score(value: &Value) -> Option<f64> {
-    if let Value::Double(score) = value { Some(*score) } else { text(value)?.parse().ok() }
 }
 
 /// The subscribers of all channels in a reply to `PUBSUB NUMSUB`.

@@ -9,7 +9,7 @@ use super::answer::{IfLock, NotALock};
 use super::inspection::of_group;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::reply::{int, list, text};
+use crate::reply::int;
 
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
@@ -98,14 +98,9 @@ fn counted((owner, count): (String, String)) -> (String, u64) {
 
 /// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
 fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
-    let pair = |pair: &[Value]| match pair {
-        [field, value] => Some((text(field)?, text(value)?)),
-        _ => None,
-    };
-    match list(reply)? {
-        values @ [Value::Array(_), ..] => values.iter().map(|value| pair(list(value)?)).collect(),
-        values => values.chunks(2).map(pair).collect(),
-    }
+    let in_text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = redis::from_redis_value_ref(reply).ok()?;
+    Some(fields.into_iter().map(|(field, value)| (in_text(field), in_text(value))).collect())
 }
 
 /// Checks a number of permits.
