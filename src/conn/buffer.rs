@@ -7,29 +7,22 @@ use redis::Value;
 use super::frame::{self, Largest};
 
 /// Bytes that were received but not parsed.
+#[derive(Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
-    largest: Largest,
+    pub(super) largest: Largest,
     /// The memory of the last list of a few numbers, for the next list.
     spare: Vec<Value>,
 }
 
 impl Buffer {
-    /// A buffer for replies up to `largest`.
-    pub(super) fn for_replies(largest: Largest) -> Self {
-        Self { bytes: vec![], start: 0, end: 0, largest, spare: vec![] }
-    }
-
-    pub(super) fn accept(&mut self, largest: Largest) {
-        self.largest = largest;
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
+    /// Returns a whole reply if one was read already.
     pub(super) fn take(&mut self) -> io::Result<Option<Value>> {
         if self.is_empty() {
             return Ok(None);

@@ -11,8 +11,6 @@ use redis::Value;
 
 use super::asking::{asking, with_asked};
 use super::buffer::Buffer;
-use super::frame::Largest;
-use super::identity::{address_of, id_of, server_of};
 use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
@@ -23,8 +21,8 @@ use crate::transport::{Fault, Identity, Limits, PubSub, Question};
 
 /// A connection that is ready for requests.
 pub(crate) struct Connection {
-    socket: Socket,
-    buffer: Buffer,
+    pub(super) socket: Socket,
+    pub(super) buffer: Buffer,
     /// The request that is to be sent; its memory serves the next one.
     packed: Vec<u8>,
     /// Where this connection leads; `None` where the server does not tell the id of the connection.
@@ -46,10 +44,10 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// A connection that is to introduce itself.
-    pub(super) fn new(socket: Socket, server: Arc<str>, largest: Largest) -> Self {
+    pub(super) fn new(socket: Socket, server: Arc<str>) -> Self {
         Self {
             socket,
-            buffer: Buffer::for_replies(largest),
+            buffer: Buffer::default(),
             packed: vec![],
             identity: None,
             server,
@@ -60,11 +58,6 @@ impl Connection {
             is_proven: false,
             is_logged_out: false,
         }
-    }
-
-    /// Accepts replies as long as a list of all connections of a server.
-    pub(super) fn accept_long_replies(&mut self) {
-        self.buffer.accept(Largest::LONG);
     }
 
     /// Sends the request of a call, after an `ASKING` in the same write where it `asks`, and waits for the whole reply.
@@ -105,7 +98,7 @@ impl Connection {
         let sent = self.socket.write_all(&self.packed, limits.end);
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);
-        let limit = limits.of(self.socket.stream.limit());
+        let limit = limits.of(self.socket.stream.limit);
         sent.map_err(|error| Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, limit)))?;
         let reply = self.receive_one(asks, limits.answer_by());
         let answer = reply.and_then(|reply| {
@@ -137,11 +130,6 @@ impl Connection {
         self.is_mute = error.kind() == io::ErrorKind::TimedOut;
         let error = trouble::failed(&self.server, Moment::Request, error, limit);
         Fault::Unanswered(self.identity.clone().map(Box::new), error)
-    }
-
-    /// Writes what the system takes at once. Returns the number of bytes.
-    pub(super) fn send_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.write_now(bytes)
     }
 
     /// A connection that answered before and wants a login now is to be closed. The request had no effect.
@@ -180,7 +168,7 @@ impl Connection {
     }
 
     /// Reads the available bytes: at least one by `deadline`, or those that are there, perhaps none, where there is no
-    /// deadline. [`Connection::received`] returns the replies among them.
+    /// deadline. [`Buffer::take`] returns the replies among them.
     pub(super) fn fill(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         loop {
             let read = self.socket.read(self.buffer.room(), deadline)?;
@@ -190,11 +178,6 @@ impl Connection {
                 return Ok(());
             }
         }
-    }
-
-    /// Returns a whole reply if one was read already.
-    pub(super) fn received(&mut self) -> io::Result<Option<Value>> {
-        self.buffer.take()
     }
 
     /// Whether this idle connection cannot be used any more.
@@ -208,7 +191,7 @@ impl Connection {
     }
 
     pub(super) fn stream(&self) -> &Arc<Stream> {
-        self.socket.stream.shared()
+        &self.socket.stream.stream
     }
 
     /// Whether this connection reaches the same server as the connection of `identity`.
@@ -223,13 +206,10 @@ impl Connection {
     /// Reads id and addresses from the text of `CLIENT INFO`. An id that differs from the one in `HELLO` is dropped:
     /// a proxy answered one of the two commands itself, and a fence could then kill the connection of another client.
     pub(super) fn learn_from(&mut self, info: &str) {
-        let told = self.identity.as_ref().map(|identity| identity.id);
-        let id = match (told, id_of(info)) {
-            (Some(told), Some(id)) if told != id => None,
-            (told, id) => told.or(id),
+        self.identity = match (self.identity.take(), Identity::read(info)) {
+            (Some(told), Some(read)) if told.id != read.id => None,
+            (told, read) => read.or(told),
         };
-        let (address, server) = (address_of(info), server_of(info));
-        self.identity = id.map(|id| Identity { address, server, ..Identity::new(id) });
     }
 }
 

@@ -12,7 +12,6 @@ use super::address::{Address, Endpoint};
 use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
-use super::frame::Largest;
 use super::introduction::{Hello, IntroductionStep, Purpose, introduction};
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
@@ -171,13 +170,12 @@ impl Dial<'_> {
             session.map_err(|why| Fault::NotSent(trouble::at(label, format_args!("was not asked: {why}"))))?;
         let socket = Socket::dial(endpoint, &dialer.resolver, deadline, *longest_silence);
         let mut socket = socket.map_err(|why| Fault::NotSent(trouble::not_reached(label, endpoint, why, limit)))?;
-        dialer.streams.opened(socket.stream.shared());
+        dialer.streams.opened(&socket.stream.stream);
         if let Some(session) = session {
             let secured = socket.secure(session, sooner(deadline, *longest_silence));
             secured.map_err(|error| Fault::NotSent(trouble::failed(label, Moment::Handshake, error, limit)))?;
         }
-        let largest = if self.purpose == Purpose::Map { Largest::LONG } else { Largest::REPLY };
-        let mut connection = Box::new(Connection::new(socket, Arc::clone(label), largest));
+        let mut connection = Box::new(Connection::new(socket, Arc::clone(label)));
         connection.in_cluster = dialer.in_cluster;
         connection.asked_start = dialer.asks_start.load(Ordering::Relaxed);
         let (login, peer) = (login()?, connection.peer());

@@ -13,8 +13,14 @@ pub(super) struct Largest {
     text: usize,
 }
 
+/// The limits of most replies.
+impl Default for Largest {
+    fn default() -> Self {
+        Self { bytes: 1024 * 1024, elements: 16 * 1024, text: LONGEST_TEXT }
+    }
+}
+
 impl Largest {
-    pub(super) const REPLY: Self = Self { bytes: 1024 * 1024, elements: 16 * 1024, text: LONGEST_TEXT };
     /// Every slot of a cluster may be a range of its own, with a master and several replicas; one text lists all
     /// connections of a server.
     pub(super) const LONG: Self = Self { bytes: 16 * 1024 * 1024, elements: 1024 * 1024, text: 16 * 1024 * 1024 };
@@ -175,7 +181,7 @@ mod tests {
     use super::*;
 
     fn length(bytes: &[u8]) -> Result<Option<usize>, String> {
-        let read = read(bytes, Largest::REPLY, &mut vec![]).map_err(|error| error.to_string())?;
+        let read = read(bytes, Largest::default(), &mut vec![]).map_err(|error| error.to_string())?;
         Ok(read.map(|(_, length)| length))
     }
 
@@ -244,7 +250,11 @@ mod tests {
     fn replies_read_as_the_general_parser_reads_them() {
         let check = |reply: &[u8]| {
             let general = redis::parse_redis_value(reply).unwrap();
-            assert_eq!(read(reply, Largest::REPLY, &mut vec![]).unwrap(), Some((general, reply.len())), "{reply:?}");
+            assert_eq!(
+                read(reply, Largest::default(), &mut vec![]).unwrap(),
+                Some((general, reply.len())),
+                "{reply:?}"
+            );
         };
         check(b":-12\r\n");
         check(b":+5\r\n");

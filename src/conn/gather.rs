@@ -339,7 +339,7 @@ impl<'a, T> Pipeline<'a, T> {
 
     fn write(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        match connection.send_now(&self.bytes[self.written..]) {
+        match connection.socket.write_now(&self.bytes[self.written..]) {
             Ok(written) => self.written += written,
             Err(error) => return self.break_off(error),
         }
@@ -371,7 +371,7 @@ impl<'a, T> Pipeline<'a, T> {
         }
         while let Some((_, request, end)) = self.under_way.front()
             && let Some(connection) = &mut self.connection
-            && let Some(reply) = connection.received()?
+            && let Some(reply) = connection.buffer.take()?
         {
             if *end > self.written {
                 return Err(trouble::odd_reply());

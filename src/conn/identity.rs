@@ -14,25 +14,17 @@ impl Identity {
         }
         kill
     }
-}
 
-/// Reads the id of this connection from the text of `CLIENT INFO`.
-pub(super) fn id_of(info: &str) -> Option<u64> {
-    info.strip_prefix("id=")?.split(' ').next()?.parse().ok()
-}
-
-/// Reads the address of the client from the text of `CLIENT INFO`. The path of a Unix socket may contain spaces.
-pub(super) fn address_of(info: &str) -> Option<String> {
-    let (_, after) = info.split_once(" addr=")?;
-    let (address, _) = after.split_once(" laddr=").or_else(|| after.split_once(" fd="))?;
-    Some(address.to_owned())
-}
-
-/// Reads the address of the server from the text of `CLIENT INFO`.
-pub(super) fn server_of(info: &str) -> Option<String> {
-    let (_, after) = info.split_once(" laddr=")?;
-    let (address, _) = after.split_once(" fd=")?;
-    Some(address.to_owned())
+    /// Reads the text of `CLIENT INFO`. The path of a Unix socket may contain spaces.
+    pub(super) fn read(info: &str) -> Option<Self> {
+        let id = info.strip_prefix("id=")?.split(' ').next()?.parse().ok()?;
+        let part = |name, ends: &[&str]| {
+            let (_, part) = info.split_once(name)?;
+            ends.iter().find_map(|end| Some(part.split_once(end)?.0.to_owned()))
+        };
+        let (address, server) = (part(" addr=", &[" laddr=", " fd="]), part(" laddr=", &[" fd="]));
+        Some(Self { address, server, ..Self::new(id) })
+    }
 }
 
 #[cfg(test)]
@@ -55,13 +47,16 @@ mod tests {
 
     #[test]
     fn the_number_is_read_where_nothing_else_told_it() {
-        assert_eq!(id_of("id=12 addr=127.0.0.1:50188 fd=8"), Some(12));
-        assert_eq!(id_of("addr=127.0.0.1:50188 id=12"), None);
+        let id = |info| Identity::read(info).map(|identity| identity.id);
+        assert_eq!(id("id=12 addr=127.0.0.1:50188 fd=8"), Some(12));
+        assert_eq!(id("addr=127.0.0.1:50188 id=12"), None);
     }
 
     #[test]
     fn the_address_is_read_whole() {
-        let check = |info, address: Option<&str>| assert_eq!(address_of(info).as_deref(), address, "{info}");
+        let check = |info, address: Option<&str>| {
+            assert_eq!(Identity::read(info).unwrap().address.as_deref(), address, "{info}");
+        };
         check("id=3 addr=127.0.0.1:50188 laddr=127.0.0.1:6379 fd=8 name=addr=x", Some("127.0.0.1:50188"));
         check("id=4 addr=/run/my redis.sock:0 laddr=/run/my redis.sock:0 fd=9 name=", Some("/run/my redis.sock:0"));
         check("id=5 addr=[::1]:7 fd=9 name=", Some("[::1]:7"));

@@ -172,7 +172,7 @@ impl ListeningSession<'_> {
         let next_check = self.check_liveness()?;
         if self.listener.sleeper.sleep(Some(&self.connection), rest.min(next_check)) {
             self.connection.fill(None).map_err(|error| self.broken(error))?;
-            while let Some(frame) = self.connection.received().map_err(|error| self.broken(error))? {
+            while let Some(frame) = self.connection.buffer.take().map_err(|error| self.broken(error))? {
                 self.heard = Instant::now();
                 if let Some(event) = self.hear(frame)? {
                     self.listener.tell(event);

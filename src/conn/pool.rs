@@ -183,7 +183,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::conn::frame::Largest;
     use crate::conn::socket::Socket;
 
     const SOON: Duration = Duration::from_secs(10);
@@ -246,7 +245,7 @@ mod tests {
         for _ in 0..pool.most {
             let (stream, _) = UnixStream::pair().unwrap();
             let socket = Socket::over(stream.into());
-            pool.adopt(Box::new(Connection::new(socket, Arc::clone(&pool.server), Largest::REPLY)));
+            pool.adopt(Box::new(Connection::new(socket, Arc::clone(&pool.server))));
         }
         pool
     }

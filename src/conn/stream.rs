@@ -22,12 +22,13 @@ pub(super) type Stream = OwnedFd;
 
 /// A stream and its time-outs.
 pub(crate) struct TimedStream {
-    stream: Arc<Stream>,
+    /// The stream, for polling and for shutdown.
+    pub(super) stream: Arc<Stream>,
     /// The time-outs that are set on the stream; setting one costs a system call.
     read_timeout: Option<Duration>,
     write_timeout: Option<Duration>,
     /// The time that was left for the last write with a deadline.
-    limit: Duration,
+    pub(super) limit: Duration,
 }
 
 impl TimedStream {
@@ -87,19 +88,9 @@ impl TimedStream {
         !matches!(poll(&mut fds, Some(&at_once)), Ok(0))
     }
 
-    /// The time that was left for the last write with a deadline.
-    pub(super) fn limit(&self) -> Duration {
-        self.limit
-    }
-
     /// The address of the server; `None` for a Unix socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         rustix::net::getpeername(&self.stream).ok()??.try_into().ok()
-    }
-
-    /// Returns the stream, for polling and for shutdown.
-    pub(super) fn shared(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use redis::Value;
 
 use crate::conn::address::Endpoint;
+use crate::conn::frame::Largest;
 use crate::conn::introduction::{Purpose, field_of};
 use crate::conn::server::Server;
 use crate::error::Stop;
@@ -36,6 +37,7 @@ pub(super) struct Range {
 /// Asks one member for its map.
 pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<MemberView, Fault> {
     let mut connection = server.dialer.dial_for(Purpose::Map, deadline)?;
+    connection.buffer.largest = Largest::LONG;
     let spoke = server.dialer.host();
     let questions = ["INFO", "SLOTS"].map(|word| command("CLUSTER", word));
     connection.round_trips(Limits::by(deadline), false, |send| {

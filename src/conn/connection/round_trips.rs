@@ -63,7 +63,7 @@ impl Connection {
             }
             (Err(Stop::NoReply | Stop::TooLong(_)), None) => (trouble::odd_reply(), true),
         };
-        let fault = self.broke(error, limits.of(self.socket.stream.limit()));
+        let fault = self.broke(error, limits.of(self.socket.stream.limit));
         // With several commands, the first commands may have arrived whole.
         Err(if !sent && count == 1 { Fault::NotSent(fault.into_error()) } else { fault })
     }

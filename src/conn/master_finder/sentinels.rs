@@ -56,7 +56,7 @@ impl Sentinels {
         let state = self.state.lock();
         let sentinels = state.sentinels.clone();
         // Not by the number of addresses: a silent sentinel may have two, a name and what the others call it.
-        let needed = most_of(state.succession.known());
+        let needed = most_of(state.succession.known);
         drop(state);
         let up = sentinels.iter().filter(|sentinel| sentinel.why_down(now).is_none()).count();
         // The epoch is asked for before the master: the other way round, the answers of a fail-over in between would be
@@ -93,7 +93,7 @@ impl Sentinels {
         }
         let mut forgotten = vec![];
         let opinions = &poll.opinions;
-        if opinions.len() >= most_of(state.succession.known()) && opinions.iter().all(|told| told.others.is_some()) {
+        if opinions.len() >= most_of(state.succession.known) && opinions.iter().all(|told| told.others.is_some()) {
             let is_left = |server: &mut Arc<Server>| {
                 let has_answered = poll.answered.iter().any(|other| Arc::ptr_eq(other, server));
                 !has_answered && !silent.contains(&&server.dialer.address.endpoint)
@@ -127,7 +127,7 @@ impl Sentinels {
                 return error.clone();
             }
             // While a service is removed and monitored anew, no sentinel knows it for a moment.
-            if !strangers.is_empty() && !self.state.lock().succession.has_begun() {
+            if !strangers.is_empty() && !self.state.lock().succession.epoch.is_some() {
                 return Error::new(ErrorKind::Config, format!("{strangers}SENTINEL MASTERS lists theirs"));
             }
         }

@@ -25,23 +25,14 @@ pub(super) struct Succession {
     /// The number of sentinels that the user named.
     named: usize,
     /// How many sentinels there are, by those that answered last.
-    known: usize,
-    epoch: Option<u64>,
+    pub(super) known: usize,
+    /// That of the last accepted master.
+    pub(super) epoch: Option<u64>,
 }
 
 impl Succession {
     pub(super) fn among(named: usize) -> Self {
         Self { named, known: named, epoch: None }
-    }
-
-    /// Whether a master was ever accepted.
-    pub(super) fn has_begun(&self) -> bool {
-        self.epoch.is_some()
-    }
-
-    /// How many sentinels there are.
-    pub(super) fn known(&self) -> usize {
-        self.known
     }
 
     /// Counts the sentinels, where any answered. More than the user named may exist, and one sentinel may not know all

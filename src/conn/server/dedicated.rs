@@ -7,6 +7,7 @@ use redis::Value;
 use super::{Server, is_usable};
 use crate::conn::connection::Connection;
 use crate::conn::dialer::Dialer;
+use crate::conn::frame::Largest;
 use crate::conn::introduction::{Hello, Purpose};
 use crate::conn::trouble;
 use crate::conn::waker::Sleeper;
@@ -21,17 +22,17 @@ pub(crate) struct DedicatedConnection {
     connection: Option<Box<Connection>>,
     /// The number of connections opened here so far.
     generation: u64,
-    accepts_long_replies: bool,
+    largest: Largest,
 }
 
 impl DedicatedConnection {
     pub(super) fn to(server: Arc<Server>) -> Self {
-        Self { server, connection: None, generation: 0, accepts_long_replies: false }
+        Self { server, connection: None, generation: 0, largest: Largest::default() }
     }
 
     /// Accepts replies as long as a list of all connections of a server.
     pub(crate) fn for_long_replies(self) -> Self {
-        Self { accepts_long_replies: true, ..self }
+        Self { largest: Largest::LONG, ..self }
     }
 
     /// Waits for replicas over the connection of the last request; without that connection nothing can be confirmed.
@@ -119,9 +120,7 @@ impl DedicatedConnection {
             return Ok(connection);
         }
         let mut connection = self.server.dialer.dial(deadline)?;
-        if self.accepts_long_replies {
-            connection.accept_long_replies();
-        }
+        connection.buffer.largest = self.largest;
         self.generation += 1;
         Ok(connection)
     }
