@@ -25,15 +25,10 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct State {
     /// Sorted by last use: the front is closed first.
-    idle: Vec<Idle>,
+    idle: Vec<(Box<Connection>, Instant)>,
     open: usize,
     waiting: usize,
     closed: bool,
-}
-
-struct Idle {
-    connection: Box<Connection>,
-    since: Instant,
 }
 
 impl Pool {
@@ -82,7 +77,7 @@ impl Pool {
 
     /// Takes the idle connection that was used last, and drops stale ones. Returns the state where none is idle.
     fn pop_idle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<Box<Connection>, MutexGuard<'a, State>> {
-        while let Some(Idle { mut connection, .. }) = state.idle.pop() {
+        while let Some((mut connection, _)) = state.idle.pop() {
             drop(state);
             // This check costs one system call, on every request: an unexpected byte would be read as the reply to
             // the next request.
@@ -97,31 +92,27 @@ impl Pool {
         Err(state)
     }
 
-    pub(super) fn give_back(&self, connection: Box<Connection>) {
+    pub(super) fn give_back(&self, mut connection: Box<Connection>) {
         let mut state = self.state.lock();
         if state.closed {
             state.open -= 1;
             return;
         }
-        self.keep(&mut state, connection);
-    }
-
-    fn keep(&self, state: &mut State, mut connection: Box<Connection>) {
         connection.is_proven = true;
-        state.idle.push(Idle { connection, since: Instant::now() });
+        state.idle.push((connection, Instant::now()));
         self.has_spare.store(state.idle.len() > 1, Ordering::Release);
-        self.tell_one(state);
+        self.tell_one(&state);
     }
 
     /// Keeps a connection that was opened without a slot; closes it if no slot is free.
     pub(super) fn adopt(&self, connection: Box<Connection>) {
         let mut state = self.state.lock();
         // The state is free again before the connection is dropped.
-        if state.closed || state.open >= self.most {
-            return;
+        if state.open < self.most {
+            state.open += 1;
+            drop(state);
+            self.give_back(connection);
         }
-        state.open += 1;
-        self.keep(&mut state, connection);
     }
 
     /// Frees the slot of a connection that broke or was never opened.
@@ -151,11 +142,11 @@ impl Pool {
         // Declared first, and so dropped when the state is free again.
         let mut closing = vec![];
         let mut state = self.state.lock();
-        while state.idle.len() > 1 && state.idle[0].since.after(limit) <= now {
+        while state.idle.len() > 1 && state.idle[0].1.after(limit) <= now {
             closing.push(state.idle.remove(0));
             state.open -= 1;
         }
-        (state.idle.len() > 1).then(|| state.idle[0].since.after(limit))
+        (state.idle.len() > 1).then(|| state.idle[0].1.after(limit))
     }
 
     /// Whether [`Pool::trim`] may have a connection to close later.
