@@ -30,16 +30,14 @@ impl Target {
         if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return fail("it has a space or a line break: cut it off at its start or end by trim(), or write %20");
         }
-        let (rest, has_fragment) = rest.split_once('#').map_or((rest, false), |(rest, _)| (rest, true));
-        let (before, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = before.find('/').map_or((before, ""), |slash| before.split_at(slash));
+        let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (path, query) = behind.split_once('?').unwrap_or((behind, ""));
         let scheme = scheme.to_ascii_lowercase();
         let is_unix = matches!(scheme.as_str(), "redis+unix" | "valkey+unix" | "unix");
-        let behind = url.len() - scheme.len() - "://".len() - authority.len();
-        if !is_unix && url[url.len() - behind..].contains('@') {
+        if !is_unix && behind.contains('@') {
             return fail("an @ follows the host; in user and password write / as %2F, ? as %3F, # as %23, @ as %40");
         }
-        if has_fragment {
+        if behind.contains('#') {
             return fail("a # and the text behind have no meaning; in user and password write # as %23");
         }
         if is_unix {
