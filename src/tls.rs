@@ -74,7 +74,7 @@ impl Tls {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_ca_file(mut self, path: impl AsRef<Path>) -> Self {
-        self.authorities.push(Pem::file(path));
+        self.authorities.push(Pem::File(path.as_ref().to_owned()));
         self
     }
 
@@ -89,7 +89,7 @@ impl Tls {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.authorities.push(Pem::text(pem));
+        self.authorities.push(Pem::Text(pem.as_ref().to_owned()));
         self
     }
 
@@ -105,7 +105,8 @@ impl Tls {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_client_certificate(mut self, certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> Self {
-        self.client_certificate = Some((Pem::file(certificate), Pem::file(key)));
+        self.client_certificate =
+            Some((Pem::File(certificate.as_ref().to_owned()), Pem::File(key.as_ref().to_owned())));
         self
     }
 
@@ -120,7 +121,8 @@ impl Tls {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_client_certificate_pem(mut self, certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
-        self.client_certificate = Some((Pem::text(certificate), Pem::text(key)));
+        self.client_certificate =
+            Some((Pem::Text(certificate.as_ref().to_owned()), Pem::Text(key.as_ref().to_owned())));
         self
     }
 
@@ -146,16 +148,6 @@ impl Tls {
     pub fn without_verification(mut self, _: DangerousNoVerification) -> Self {
         self.is_unverified = true;
         self
-    }
-}
-
-impl Pem {
-    fn file(path: impl AsRef<Path>) -> Self {
-        Self::File(path.as_ref().to_owned())
-    }
-
-    fn text(pem: impl AsRef<[u8]>) -> Self {
-        Self::Text(pem.as_ref().to_owned())
     }
 }
 

@@ -151,14 +151,12 @@ impl Source {
 
 fn certificates(pem: &Pem) -> Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_slice_iter(&bytes_of(pem)?).collect::<std::result::Result<Vec<_>, _>>();
-    match found {
-        Ok(found) if found.is_empty() => {
-            Err(bad(pem, "there is no certificate in PEM format; one begins with -----BEGIN CERTIFICATE"))
-        }
-        Ok(found) => Ok(found),
-        // The error of the parser may quote the text.
-        Err(_) => Err(bad(pem, "its PEM format is damaged; copy the file again")),
+    // The error of the parser may quote the text.
+    let found = found.map_err(|_| bad(pem, "its PEM format is damaged; copy the file again"))?;
+    if found.is_empty() {
+        return Err(bad(pem, "there is no certificate in PEM format; one begins with -----BEGIN CERTIFICATE"));
     }
+    Ok(found)
 }
 
 fn private_key(pem: &Pem) -> Result<PrivateKeyDer<'static>> {
