@@ -173,8 +173,7 @@ impl Durability {
     /// Judges what a request has reached. Without the command, `Ok` has the refusal if the caller asked for no more
     /// than the possible. `consequence` tells what becomes of the lock.
     pub(crate) fn judge(self, copies: Option<&Copies>, server: &str, consequence: &str) -> Result<Option<Error>> {
-        let (on_disk, disks, replicas) = match copies {
-            Some(Copies::Counted { on_disk, disks, replicas }) => (*on_disk, *disks, *replicas),
+        match copies {
             Some(Copies::WithoutDisk { refusal, replicas }) => {
                 let counted = Copies::Counted { on_disk: false, disks: 0, replicas: *replicas };
                 let Some(rest) = self.without_disk() else {
@@ -197,19 +196,15 @@ impl Durability {
                     (false, _) => Err(error),
                 };
             }
-            Some(Copies::Gone) | None => (false, 0, 0),
-        };
-        if replicas >= self.replicas.into() && (!self.fsync || on_disk && disks >= self.disks.into()) {
-            return Ok(None);
+            Some(Copies::Counted { .. } | Copies::Gone) | None => {}
         }
-        Err(Error::new(
-            ErrorKind::NotDurable,
-            format!("{}, so {consequence}; {ADVICE}", self.shortfall(copies, &format!(" of redis at {server}"))),
-        ))
+        let shortfall = self.shortfall(copies, &format!(" of redis at {server}"));
+        let text = shortfall.map(|shortfall| format!("{shortfall}, so {consequence}; {ADVICE}"));
+        text.map_or(Ok(None), |text| Err(Error::new(ErrorKind::NotDurable, text)))
     }
 
-    /// The shortfall in words; `whose` follows the server and its replicas, and may be empty.
-    pub(crate) fn shortfall(self, copies: Option<&Copies>, whose: &str) -> String {
+    /// The shortfall in words, if there is one; `whose` follows the server and its replicas, and may be empty.
+    pub(crate) fn shortfall(self, copies: Option<&Copies>, whose: &str) -> Option<String> {
         let within = self.within;
         let (on_disk, disks, replicas) = match copies {
             Some(Copies::Counted { on_disk, disks, replicas }) => (*on_disk, *disks, *replicas),
@@ -217,12 +212,13 @@ impl Durability {
             _ => (false, 0, 0),
         };
         if self.fsync && !on_disk {
-            return format!("the disk{whose} did not have it within {within:?}");
+            return Some(format!("the disk{whose} did not have it within {within:?}"));
         }
         if self.fsync && disks < self.disks.into() {
-            return format!("{disks} of {} replicas{whose} had it on their disks within {within:?}", self.disks);
+            return Some(format!("{disks} of {} replicas{whose} had it on their disks within {within:?}", self.disks));
         }
-        format!("{replicas} of {} replicas{whose} had it within {within:?}", self.replicas)
+        let is_short = replicas < self.replicas.into();
+        is_short.then(|| format!("{replicas} of {} replicas{whose} had it within {within:?}", self.replicas))
     }
 }
 

@@ -144,7 +144,8 @@ impl ServerRound<'_> {
                 Err(_) => {
                     is_late = true;
                     **answer = RenewalAnswer::Refused(
-                        Refusal::no_replicas(&needs.shortfall(copies.as_ref(), "")).at(server.clone()),
+                        Refusal::no_replicas(&needs.shortfall(copies.as_ref(), "").unwrap_or_default())
+                            .at(server.clone()),
                     );
                 }
             }
