@@ -43,6 +43,11 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns a field of a flat list of names and values, or of a map.
+pub(crate) fn field<'a>(reply: &'a Value, name: &str) -> Option<&'a Value> {
+    reply.as_map_iter()?.find(|(key, _)| text(key).as_deref() == Some(name)).map(|(_, value)| value)
+}
+
 /// Reads the texts of a list; none of what is no list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     list(value).unwrap_or_default().iter().filter_map(text).collect()

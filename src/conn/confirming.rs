@@ -7,6 +7,7 @@ use super::connection::Connection;
 use super::trouble;
 use crate::durability::Durability;
 use crate::error::Refusal;
+use crate::reply::number;
 use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault};
 
@@ -44,7 +45,6 @@ impl Connection {
 }
 
 fn read(touched: &Value, counted: &Value) -> Option<Copies> {
-    let count = |count: &Value| if let Value::Int(count) = count { u64::try_from(*count).ok() } else { None };
     match (touched, counted) {
         (Value::ServerError(error), _) | (Value::Int(1), Value::ServerError(error)) => {
             let refusal = Refusal::new(error);
@@ -52,14 +52,11 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
             (!refusal.is_of_replica() && !refusal.is_of_routing()).then_some(Copies::Refused(refusal))
         }
         (Value::Int(0), _) => Some(Copies::Gone),
-        (Value::Int(1), Value::Array(counts)) => match &counts[..] {
-            [local, disks] => {
-                let (on_disk, disks) = (count(local)? > 0, count(disks)?);
-                Some(Copies::Counted { on_disk, disks, replicas: disks })
-            }
-            _ => None,
-        },
-        (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, disks: 0, replicas: count(replicas)? }),
+        (Value::Int(1), Value::Array(_)) => {
+            let (local, disks): (u64, u64) = redis::from_redis_value_ref(counted).ok()?;
+            Some(Copies::Counted { on_disk: local > 0, disks, replicas: disks })
+        }
+        (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, disks: 0, replicas: number(replicas)? }),
         _ => None,
     }
 }

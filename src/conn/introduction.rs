@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use super::address::Address;
 use crate::error::{Error, ErrorKind, Refusal};
-use crate::reply::{command, text};
+use crate::reply::{command, field, int, text};
 use crate::transport::Fault;
 
 /// The purpose of a connection.
@@ -90,16 +90,9 @@ pub(super) struct Hello {
 impl Hello {
     /// Reads the known fields; a proxy may report fewer.
     pub(super) fn read(reply: &Value) -> Self {
-        let mut told = Self::default();
-        for (key, value) in reply.as_map_iter().into_iter().flatten() {
-            match (text(key).as_deref(), value) {
-                (Some("id"), Value::Int(id)) => told.id = u64::try_from(*id).ok(),
-                (Some("mode"), value) => told.mode = text(value).unwrap_or_default(),
-                (Some("role"), value) => told.role = text(value).unwrap_or_default(),
-                _ => {}
-            }
-        }
-        told
+        let told = |name| field(reply, name).and_then(text).unwrap_or_default();
+        let id = field(reply, "id").and_then(int).and_then(|id| u64::try_from(id).ok());
+        Self { id, mode: told("mode"), role: told("role") }
     }
 
     /// Whether the server is a master; `None` where the server reports no role.

@@ -13,6 +13,7 @@ use super::trouble::{self, Moment};
 use super::waker::{Sleeper, Waker, sleeper};
 use crate::error::{Error, Refusal};
 use crate::name::INVALIDATIONS;
+use crate::reply::{list, text, texts};
 use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::{Demand, Fault, Identity, Limits, PubSub};
@@ -219,24 +220,19 @@ impl ListeningSession<'_> {
 
     /// Returns the event that one frame tells of, if any.
     fn hear(&mut self, frame: Value) -> Result<Option<ListenerEvent>, Error> {
-        let (kind, mut data) = match frame {
-            Value::ServerError(error) => return self.refused(Refusal::new(&error).at(self.listener.server.label())),
-            Value::Push { kind, data } => (kind.to_string(), data.into_iter()),
-            Value::Array(values) => {
-                let mut values = values.into_iter();
-                (text(values.next()).unwrap_or_default(), values)
-            }
-            _ => (String::new(), vec![].into_iter()),
+        let (kind, data) = match &frame {
+            Value::ServerError(error) => return self.refused(Refusal::new(error).at(self.listener.server.label())),
+            Value::Push { kind, data } => (kind.to_string(), &data[..]),
+            Value::Array(values) => (values.first().and_then(text).unwrap_or_default(), values.get(1..).unwrap_or(&[])),
+            _ => (String::new(), &[][..]),
         };
-        let first = data.next();
-        if kind == "invalidate" {
-            return Ok(Some(invalidated(first)));
-        }
-        let channel = text(first).unwrap_or_default();
+        let channel = data.first().and_then(text).unwrap_or_default();
         Ok(Some(match kind.as_str() {
-            "message" if channel == INVALIDATIONS => invalidated(data.next()),
+            "invalidate" => invalidated(data.first()),
+            "message" if channel == INVALIDATIONS => invalidated(data.get(1)),
             "message" | "smessage" => {
-                ListenerEvent::Message { channel, payload: bytes(data.next()).unwrap_or_default() }
+                let payload = data.get(1).and_then(|payload| redis::from_redis_value_ref(payload).ok());
+                ListenerEvent::Message { channel, payload: payload.unwrap_or_default() }
             }
             "subscribe" | "ssubscribe" => {
                 self.answered_one();
@@ -292,27 +288,8 @@ impl ListeningSession<'_> {
 }
 
 /// Reads a list of keys; a null instead of the list means all keys.
-fn invalidated(keys: Option<Value>) -> ListenerEvent {
-    match keys {
-        // A key that is not UTF-8 is not the name of a lock.
-        Some(Value::Array(keys)) => {
-            ListenerEvent::Invalidated(Some(keys.into_iter().filter_map(|key| text(Some(key))).collect()))
-        }
-        _ => ListenerEvent::Invalidated(None),
-    }
-}
-
-/// The bytes of a string; `None` for what is no string.
-fn bytes(value: Option<Value>) -> Option<Vec<u8>> {
-    match value? {
-        Value::BulkString(bytes) => Some(bytes),
-        Value::SimpleString(text) => Some(text.into_bytes()),
-        _ => None,
-    }
-}
-
-fn text(value: Option<Value>) -> Option<String> {
-    String::from_utf8(bytes(value)?).ok()
+fn invalidated(keys: Option<&Value>) -> ListenerEvent {
+    ListenerEvent::Invalidated(keys.filter(|keys| list(keys).is_some()).map(texts))
 }
 
 /// A half-open connection is detected within the sum of both.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::server::Server;
 use super::{Route, Topology};
-use crate::error::{Result, Stop};
+use crate::error::Result;
+use crate::reply::ask;
 use crate::time::Instant;
 use crate::transport::{Fault, Limits, ServerNumber};
 
@@ -27,8 +28,7 @@ impl Topology for Standalone {
 
     fn greet(&self, limit: Duration) -> Result<()> {
         let limits = Limits::by(Instant::now().after(limit));
-        let ping = [redis::cmd("PING")];
-        self.0.questions(limits, |send| Stop::at_a_refusal(&send(&ping)?)).map_err(Fault::into_error)
+        self.0.questions(limits, |send| ask(send, redis::cmd("PING")).map(drop)).map_err(Fault::into_error)
     }
 
     fn close(&self) {

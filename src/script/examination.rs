@@ -8,7 +8,7 @@ use redis::{Cmd, Value, cmd};
 use super::Pipeline;
 use crate::error::{Error, Refusal, Stop};
 use crate::name::LockName;
-use crate::reply::{command, int, known, server_time, text};
+use crate::reply::{command, field, int, known, server_time, text};
 use crate::time::since_epoch;
 
 /// The answer of a server, or the refusal of the question.
@@ -84,12 +84,11 @@ pub(crate) fn examine(
 ) -> Result<Examination, Stop> {
     let replies = send(&[cmd("HELLO"), command("CLIENT", "ID"), cmd("INFO")])?;
     let [hello, first, info] = &replies[..] else { return Err(Stop::NoReply) };
-    let (hello, first) = (told(hello, |reply| Some(id_in_hello(reply)))?, told(first, int)?);
+    let (hello, first) = (told(hello, |reply| Some(field(reply, "id").and_then(int)))?, told(first, int)?);
     let info = told(info, |reply| text(reply).map(|info| fields(&info)))?;
     let questions = SETTINGS.map(|name| command("CONFIG", ("GET", name)));
     // A server may lack a setting.
-    let settings: Vec<_> = send(&questions)?.iter().map(|reply| told(reply, texts)).collect::<Result<_, _>>()?;
-    let settings = settings.into_iter().collect::<Reported<Vec<_>>>();
+    let settings = send(&questions)?.iter().map(|reply| told(reply, texts)).collect::<Result<Reported<Vec<_>>, _>>()?;
     let settings = settings.map(|settings| settings.into_iter().flatten().collect());
     let asked = since_epoch();
     let reply = known(send(&[cmd("TIME")])?.pop())?;
@@ -114,8 +113,8 @@ fn endless(send: &mut Pipeline<'_>, locks: &[LockName]) -> Result<Reported<Vec<S
 }
 
 /// The names and the values in a reply that has texts only.
-fn texts(reply: &Value) -> Option<Vec<(String, String)>> {
-    reply.as_map_iter()?.map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+fn texts(reply: &Value) -> Option<BTreeMap<String, String>> {
+    redis::from_redis_value_ref(reply).ok()
 }
 
 /// The server read its clock between the two readings of ours.
@@ -123,10 +122,6 @@ fn compared(server: Duration, before: Duration, after: Duration) -> ClockDiffere
     let server_is_ahead = server > after;
     let apart = if server_is_ahead { server - after } else { before.saturating_sub(server) };
     ClockDifference { apart, server_is_ahead }
-}
-
-fn id_in_hello(reply: &Value) -> Option<i64> {
-    reply.as_map_iter()?.find(|(name, _)| text(name).as_deref() == Some("id")).and_then(|(_, id)| int(id))
 }
 
 fn fields(info: &str) -> BTreeMap<String, String> {

@@ -9,7 +9,7 @@ use crate::conn::frame::Largest;
 use crate::conn::introduction::{Purpose, field_of};
 use crate::conn::server::Server;
 use crate::error::Stop;
-use crate::reply::{command, text};
+use crate::reply::{command, field, list, text};
 use crate::time::Instant;
 use crate::transport::{Fault, Limits};
 
@@ -55,15 +55,13 @@ pub(super) fn ask(server: &Server, deadline: Instant) -> std::result::Result<Mem
 
 /// Reads the reply to `CLUSTER SLOTS`; `spoke` is the host that was asked. `None` for a reply of another shape.
 fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Endpoint, String>)> {
-    let Value::Array(ranges) = reply else { return None };
-    let (mut all, mut ids) = (Vec::with_capacity(ranges.len()), HashMap::new());
-    for range in ranges {
-        let Value::Array(parts) = range else { return None };
-        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = &parts[..] else { return None };
+    let (mut all, mut ids) = (vec![], HashMap::new());
+    for range in list(reply)? {
+        let [Value::Int(first), Value::Int(last), master, replicas @ ..] = list(range)? else { return None };
         // A master whose address nobody knows is found by the next look at the map.
         let mut place = |node| {
-            let place = place(node, spoke)?;
-            ids.extend(id(node).map(|id| (place.clone(), id)));
+            let (place, id) = place(node, spoke)?;
+            ids.extend(id.map(|id| (place.clone(), id)));
             Some(place)
         };
         let Some(master) = place(master) else { continue };
@@ -73,27 +71,18 @@ fn ranges(reply: &Value, spoke: &str) -> Option<(Vec<Range>, HashMap<Endpoint, S
     Some((all, ids))
 }
 
-fn id(node: &Value) -> Option<String> {
-    let Value::Array(parts) = node else { return None };
-    text(parts.get(2)?).filter(|id| !id.is_empty())
-}
-
-/// Reads the address of a node: host, port, id, and further facts, among them the address where the host is unknown.
-fn place(node: &Value, spoke: &str) -> Option<Endpoint> {
-    let Value::Array(parts) = node else { return None };
-    let [host, Value::Int(port), rest @ ..] = &parts[..] else { return None };
+/// Reads address and id of a node: host, port, id, and further facts, among them the address where the host is unknown.
+fn place(node: &Value, spoke: &str) -> Option<(Endpoint, Option<String>)> {
+    let [host, Value::Int(port), rest @ ..] = list(node)? else { return None };
+    let told = |part: Option<&Value>| part.and_then(text).filter(|part| !part.is_empty());
     let host = match (host, text(host).as_deref()) {
         // A node that does not know its own address is where the answer came from.
         (Value::Nil, _) | (_, Some("")) => spoke.to_owned(),
-        (_, Some("?")) => address_among(rest.get(1)?)?,
+        (_, Some("?")) => told(field(rest.get(1)?, "ip"))?,
         (_, host) => host?.to_owned(),
     };
-    Some(Endpoint::Tcp(host, u16::try_from(*port).ok().filter(|port| *port != 0)?))
-}
-
-fn address_among(facts: &Value) -> Option<String> {
-    let mut pairs = facts.as_map_iter()?.filter_map(|(name, fact)| Some((text(name)?, text(fact)?)));
-    pairs.find(|(name, address)| name == "ip" && !address.is_empty()).map(|(_, address)| address)
+    let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    Some((Endpoint::Tcp(host, port), told(rest.first())))
 }
 
 /// Reads the address in a redirection; `spoke` is the host that sent it. `None` where the host is not known.

@@ -12,7 +12,7 @@ use crate::conn::introduction::Purpose;
 use crate::conn::server::Server;
 use crate::conn::target::Service;
 use crate::error::{Error, ErrorKind, Result, Stop};
-use crate::reply::{command, text};
+use crate::reply::{command, field, list, text};
 use crate::sync::Mutex;
 use crate::time::Instant;
 
@@ -179,14 +179,14 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
     }
     Stop::at_a_refusal([watched, master, id])?;
     let read = || {
-        let Value::Array(place) = master else { return None };
-        let [host, port] = place.as_slice() else { return None };
-        let flags = field(watched, "flags")?;
+        let [host, port] = list(master)? else { return None };
+        let watched = |name| field(watched, name).and_then(text);
+        let flags = watched("flags")?;
         Some(Opinion {
             id: text(id)?,
             master: Endpoint::at(&text(host)?, &text(port)?)?,
-            epoch: field(watched, "config-epoch")?.parse().ok()?,
-            known: field(watched, "num-other-sentinels")?.parse::<usize>().ok()? + 1,
+            epoch: watched("config-epoch")?.parse().ok()?,
+            known: watched("num-other-sentinels")?.parse::<usize>().ok()? + 1,
             is_calm: !flags.split(',').any(|flag| FLAGS_OF_A_MOVE.contains(&flag)),
             others: places_of(others),
         })
@@ -196,16 +196,12 @@ fn opinion(replies: &[Value]) -> std::result::Result<Option<Opinion>, Stop> {
 
 /// Reads the ids and the places of the other sentinels.
 fn places_of(others: &Value) -> Option<Vec<(String, Endpoint)>> {
-    let Value::Array(others) = others else { return None };
-    let other = |other| Some((field(other, "runid")?, Endpoint::at(&field(other, "ip")?, &field(other, "port")?)?));
+    let other = |other| {
+        let told = |name| field(other, name).and_then(text);
+        Some((told("runid")?, Endpoint::at(&told("ip")?, &told("port")?)?))
+    };
     // A sentinel that was never reached has no id.
-    Some(others.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
-}
-
-/// Returns a field of a flat list of names and values, or of a map.
-fn field(reply: &Value, name: &str) -> Option<String> {
-    let (_, value) = reply.as_map_iter()?.find(|(key, _)| text(key).is_some_and(|key| key == name))?;
-    text(value)
+    Some(list(others)?.iter().filter_map(other).filter(|(id, _)| !id.is_empty()).collect())
 }
 
 const FLAGS_OF_A_MOVE: [&str; 5] = ["s_down", "o_down", "failover_in_progress", "disconnected", "master_down"];
