@@ -328,7 +328,8 @@ impl<'a, T> Pipeline<'a, T> {
     }
 
     fn is_written(&self) -> bool {
-        self.written == self.bytes.len()
+        let has_sealed = self.connection.as_ref().is_some_and(|connection| connection.socket.has_sealed());
+        self.written == self.bytes.len() && !has_sealed
     }
 
     /// The events to wait for.

@@ -72,9 +72,14 @@ impl Socket {
     /// the server may have received; the next call must begin with the byte after them.
     pub(super) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.session {
-            Some(session) => session.write_now(&mut self.stream, bytes),
+            Some(session) => session.write_now(&mut self.stream, bytes).map(|()| bytes.len()),
             None => moved_at_once(self.stream.write(bytes, None)),
         }
+    }
+
+    /// Whether bytes of [`Socket::write_now`] wait for its next call.
+    pub(super) fn has_sealed(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.has_sealed())
     }
 
     /// Whether bytes were received that [`Socket::read`] has not returned: a poll of the stream does not see them.

@@ -36,10 +36,12 @@ pub(crate) trait Session: Send {
     /// `WouldBlock` stands for no byte.
     fn read(&mut self, stream: &mut TimedStream, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize>;
 
-    /// Writes what the system takes at once. Returns the number of bytes in the records that the system took whole:
-    /// the server cannot open the others. The rest of a record is kept and goes first in the next call, which must
-    /// begin with the bytes of that record. Records before an error count, and the next call returns the error.
-    fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize>;
+    /// Seals all of `bytes`, and writes what the system takes at once. The rest is kept and goes first in the next call.
+    /// The server may have received all bytes that were sealed. An error of the stream is told by the next read.
+    fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<()>;
+
+    /// Whether sealed bytes were not written.
+    fn has_sealed(&self) -> bool;
 
     /// Whether decrypted bytes were not read.
     fn has_decrypted(&self) -> bool;

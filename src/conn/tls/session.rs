@@ -20,10 +20,6 @@ pub(super) struct TlsSession {
     settings: Arc<Tls>,
     /// The number of decrypted bytes that were not read.
     decrypted: usize,
-    /// The number of bytes in the record that the system has not taken whole.
-    sealed: usize,
-    /// The error that the next write at once returns.
-    broke: Option<io::Error>,
     /// The server ended the session.
     ended: bool,
 }
@@ -32,7 +28,7 @@ impl TlsSession {
     pub(super) fn new(mut connection: ClientConnection, settings: Arc<Tls>) -> Self {
         // A request is sealed as a whole; requests have a limit of their own.
         connection.set_buffer_limit(None);
-        Self { connection, settings, decrypted: 0, sealed: 0, broke: None, ended: false }
+        Self { connection, settings, decrypted: 0, ended: false }
     }
 
     /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
@@ -116,30 +112,14 @@ impl Session for TlsSession {
         Ok(read)
     }
 
-    fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(error) = self.broke.take() {
-            return Err(error);
-        }
-        let mut written = 0;
-        loop {
-            match self.flush(stream, None) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) if written > 0 => {
-                    self.broke = Some(error);
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-            written += std::mem::take(&mut self.sealed);
-            let rest = bytes.get(written..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-            self.sealed = rest.len().min(LARGEST_RECORD);
-            self.connection.writer().write_all(&rest[..self.sealed])?;
-        }
-        Ok(written)
+    fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<()> {
+        self.connection.writer().write_all(bytes)?;
+        let _ = self.flush(stream, None);
+        Ok(())
+    }
+
+    fn has_sealed(&self) -> bool {
+        self.connection.wants_write()
     }
 
     fn has_decrypted(&self) -> bool {
@@ -173,8 +153,6 @@ impl Write for Wire<'_> {
     }
 }
 
-/// So many bytes fit in one record.
-const LARGEST_RECORD: usize = 16 * 1024;
 /// An idle connection has a few messages of TLS itself, not more.
 const MOST_MESSAGES: usize = 16;
 
