@@ -253,37 +253,24 @@ impl Inspector<'_, '_> {
 
     /// The values that are held. A value whose deadline is over is free.
     fn group(&mut self, fields: Fields, length: u64, is_whole: bool, now: Option<Duration>) -> Result<(), Stop> {
-        let values: Vec<(String, String)> = fields.into_iter().filter(|(field, _)| of_group(field).is_none()).collect();
-        if values.iter().any(|(field, _)| !is_value(field)) {
+        let (parts, values): (Fields, Fields) = fields.into_iter().partition(|(field, _)| of_group(field).is_some());
+        if values.keys().any(|field| !is_value(field)) {
             return Err(Stop::NotALock);
         }
         self.found.kind = Some(LockKind::Group);
         let all = if is_whole { values.len() as u64 } else { length / 3 };
-        let listed = &values[..values.len().min(MOST)];
-        let parts = listed
-            .iter()
-            .flat_map(|(field, owner)| GROUP_ENDS.map(|end| format!("{field}:{owner}{end}")))
-            .collect::<Vec<_>>();
-        if parts.is_empty() {
-            return Ok(());
+        self.found.holder_count = all.saturating_sub(values.len().min(MOST) as u64);
+        for (field, owner) in values.into_iter().take(MOST) {
+            let part = |end: &str| parts.get(&format!("{field}:{owner}{end}"))?.parse().ok();
+            let [ends, count]: [Option<f64>; 2] = GROUP_ENDS.map(part);
+            // Without the clock, or where not all was read, a value without a deadline counts as held.
+            let remaining = now.zip(ends.or(is_whole.then_some(0.0))).map(|(now, ends)| left(ends, self.skew, now));
+            if remaining != Some(None) {
+                let count = count.map_or(1, |count| count as u64);
+                let value = Some(field);
+                self.hold(InspectedHolder { value, remaining: remaining.flatten(), ..holder(owner, count) });
+            }
         }
-        let reply = self.ask_one(command("HMGET", (self.name.key(), parts)))?;
-        let mut parts = list(&reply).unwrap_or_default().chunks_exact(2);
-        for (field, owner) in listed {
-            let part = parts.next();
-            let number = |at: usize| part.and_then(|part| text(&part[at])?.parse().ok());
-            // Without the clock or the right to read the deadline, the value counts as held.
-            let remaining = match (now, part) {
-                (Some(now), Some(_)) => match left(number(0).unwrap_or(0.0), self.skew, now) {
-                    None => continue,
-                    remaining => remaining,
-                },
-                _ => None,
-            };
-            let count = number(1).map_or(1, |count| count as u64);
-            self.hold(InspectedHolder { value: Some(field.clone()), remaining, ..holder(owner.clone(), count) });
-        }
-        self.found.holder_count += all.saturating_sub(listed.len() as u64);
         Ok(())
     }
 
