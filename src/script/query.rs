@@ -43,7 +43,7 @@ pub(crate) fn holder(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
 fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, u64)>> {
     match fields.pop() {
         None => Ok(None),
-        Some(field) if fields.is_empty() && is_owner(&field.0) => Ok(Some(counted(field))),
+        Some((field, count)) if fields.is_empty() && is_owner(&field) => Ok(Some(counted(&field, &count))),
         Some(_) => Err(NotALock),
     }
 }
@@ -60,28 +60,28 @@ fn is_owner(field: &str) -> bool {
 
 /// The writer in the hash of a read-write lock.
 pub(crate) fn writer(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-    some_fields(name, |reply| {
-        let of_writer =
-            |(field, count): (String, String)| Some(counted((field.strip_suffix(":write")?.to_owned(), count)));
-        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().find_map(of_writer)))
-    })
+    some_fields(name, |reply| Some(of_side(&read_fields(reply)?, |field| field.strip_suffix(":write"))))
 }
 
 /// One of the readers in the hash of a read-write lock.
 pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
-        let reads = |(field, _): &(String, String)| field != "mode" && !field.ends_with(":write");
-        Some(with_sides(read_fields(reply)?).map(|fields| fields.into_iter().find(reads).map(counted)))
+        let is_reader = |field: &str| field != "mode" && !field.ends_with(":write");
+        Some(of_side(&read_fields(reply)?, |field| is_reader(field).then_some(field)))
     })
 }
 
-/// The fields of a read-write lock, which are owners and `mode`. Three of many may be without `mode`.
-fn with_sides(fields: Vec<(String, String)>) -> IfLock<Vec<(String, String)>> {
+/// The first owner on a side, by the fields of a read-write lock, which are owners and `mode`. Three of many may be
+/// without `mode`.
+fn of_side(fields: &[(String, String)], owner_of: impl Fn(&str) -> Option<&str>) -> IfLock<Option<(String, u64)>> {
     let is_mode = |(field, _): &(String, String)| field == "mode";
     let has_mode = matches!(fields.len(), 0 | 3) || fields.iter().any(is_mode);
     // A part of a group's value has an owner in its middle.
     let are_owners = fields.iter().all(|field| is_mode(field) || is_owner(&field.0) && of_group(&field.0).is_none());
-    if has_mode && are_owners { Ok(fields) } else { Err(NotALock) }
+    if !has_mode || !are_owners {
+        return Err(NotALock);
+    }
+    Ok(fields.iter().find_map(|(field, count)| Some(counted(owner_of(field)?, count))))
 }
 
 /// Reads three random fields of a hash, because a hash may have one field for each of many readers. Three suffice:
@@ -92,8 +92,8 @@ fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
 }
 
 /// An owner and its hold count. A count that is no number, which only others write, is still that of a hold.
-fn counted((owner, count): (String, String)) -> (String, u64) {
-    (owner, count.parse().unwrap_or(1))
+fn counted(owner: &str, count: &str) -> (String, u64) {
+    (owner.to_owned(), count.parse().unwrap_or(1))
 }
 
 /// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_group_are_no_sides() {
-        let sides = |fields: [&str; 3]| with_sides(fields.map(|field| (field.to_owned(), "1".to_owned())).into());
+        let sides = |fields: [&str; 3]| of_side(&fields.map(|field| (field.to_owned(), "1".to_owned())), |_| None);
         assert!(sides(["a:1.1", "b:2.1", "c:3"]).is_ok(), "readers");
         let value = "DqvoYruF5eyLDrILcprmBw";
         let [ends, count] = ["expire_time", "lock_count"].map(|part| format!("{value}:a:1.1:{part}"));
