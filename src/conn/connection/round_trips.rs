@@ -21,7 +21,7 @@ impl Connection {
         run: impl FnOnce(&mut Pipeline<'_>) -> Result<T, Stop>,
     ) -> Result<T, Fault> {
         let deadline = limits.answer_by();
-        let (mut failure, mut count) = (None, 0);
+        let mut failure = None;
         let outcome = run(&mut |commands| {
             if failure.is_some() {
                 return Err(Stop::NoReply);
@@ -33,21 +33,19 @@ impl Connection {
                 }
                 command.write_packed_command(&mut packed);
             }
-            count += commands.len();
-            let sent = self.send(&packed, deadline).map_err(|error| (error, false));
             let mut replies = vec![];
-            let received = sent.and_then(|()| {
+            let received = self.send(&packed, deadline).and_then(|()| {
                 for _ in commands {
-                    replies.push(self.receive_one(asks, deadline).map_err(|error| (error, true))?);
+                    replies.push(self.receive_one(asks, deadline)?);
                 }
                 Ok(())
             });
-            let Err((error, sent)) = received else { return self.unless_logged_out(replies) };
+            let Err(error) = received else { return self.unless_logged_out(replies) };
             let is_too_long = error.kind() == frame::TOO_LARGE;
-            failure = Some((error, sent));
+            failure = Some(error);
             Err(if is_too_long { Stop::TooLong(replies) } else { Stop::NoReply })
         });
-        let (error, sent) = match (outcome, failure) {
+        let error = match (outcome, failure) {
             (Err(Stop::NotALock), _) => {
                 let text = "the key has longer data than any lock, so it is no lock; use another name";
                 return Err(Fault::NotSent(Error::new(ErrorKind::OtherKind, text).at(&self.server)));
@@ -61,11 +59,10 @@ impl Connection {
             (Err(Stop::Unsupported(why)), None) => {
                 return Err(Fault::NotSent(Error::new(ErrorKind::Unsupported, why).at(&self.server)));
             }
-            (Err(Stop::NoReply | Stop::TooLong(_)), None) => (trouble::odd_reply(), true),
+            (Err(Stop::NoReply | Stop::TooLong(_)), None) => trouble::odd_reply(),
         };
-        let fault = self.broke(error, limits.of(self.socket.stream.limit));
-        // With several commands, the first commands may have arrived whole.
-        Err(if !sent && count == 1 { Fault::NotSent(fault.into_error()) } else { fault })
+        // Also where not all was written: the first commands may have arrived whole.
+        Err(self.broke(error, limits.of(self.socket.stream.limit)))
     }
 
     /// Stops at a refusal that wants a login: a caller that reads each reply by itself would go on with
