@@ -151,13 +151,6 @@ pub(crate) struct Fitness {
     pub(crate) advice: &'static str,
 }
 
-impl Fitness {
-    /// Whether the state of the server matters at all.
-    pub(crate) fn matters(&self) -> bool {
-        self.is_up || self.age.is_some()
-    }
-}
-
 /// The next step of the listening connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demand {

@@ -24,9 +24,7 @@ use member_view::place_in;
 use refresh::Refreshing;
 
 /// The members of a cluster, and the slots as the client knows them.
-pub(crate) struct Cluster {
-    shared: Arc<Shared>,
-}
+pub(crate) struct Cluster(Arc<Shared>);
 
 struct Shared {
     /// An address with the login of all members.
@@ -84,7 +82,7 @@ impl Cluster {
         for seed in &seeds {
             shared.state.lock().number(seed, &shared);
         }
-        Self { shared: Arc::new(shared) }
+        Self(Arc::new(shared))
     }
 
     /// Follows the word of a member about the place of a slot. An address that nobody can dial is looked up in the map
@@ -92,15 +90,15 @@ impl Cluster {
     fn redirected(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
         let asking = refusal.word() == "ASK";
         if !asking {
-            refresh::ask_for(&self.shared, None);
+            refresh::ask_for(&self.0, None);
         }
-        let mut state = self.shared.state.lock();
+        let mut state = self.0.state.lock();
         let spoke = state.servers.get(from.0).map_or("", |server| server.dialer.host());
         let place = refusal.redirection().and_then(|(slot, text)| Some((slot, place_in(text, spoke)?)));
         let Some((slot, place)) = place else {
             return Redirect::Later;
         };
-        let number = state.number(&place, &self.shared);
+        let number = state.number(&place, &self.0);
         if !asking {
             state.map.moved(Slot(slot), number);
         }
@@ -111,7 +109,7 @@ impl Cluster {
 
 impl Topology for Cluster {
     fn route(&self, key: &[u8]) -> Route {
-        self.shared.state.lock().route(slot_of(key))
+        self.0.state.lock().route(slot_of(key))
     }
 
     fn redirect(&self, from: ServerNumber, refusal: &Refusal) -> Redirect {
@@ -134,11 +132,11 @@ impl Topology for Cluster {
     }
 
     fn doubt(&self, server: ServerNumber) {
-        refresh::ask_for(&self.shared, Some(server));
+        refresh::ask_for(&self.0, Some(server));
     }
 
     fn leave_behind(&self, copy: Identity) {
-        late::fence_later(&self.shared, copy);
+        late::fence_later(&self.0, copy);
     }
 
     fn slot(&self, key: &[u8]) -> Slot {
@@ -150,11 +148,11 @@ impl Topology for Cluster {
     }
 
     fn server(&self, number: ServerNumber) -> Option<Arc<Server>> {
-        self.shared.state.lock().servers.get(number.0).cloned()
+        self.0.state.lock().servers.get(number.0).cloned()
     }
 
     fn servers(&self) -> Vec<Arc<Server>> {
-        let state = self.shared.state.lock();
+        let state = self.0.state.lock();
         let masters = state.map.masters();
         if masters.is_empty() {
             return state.servers.clone();
@@ -163,15 +161,15 @@ impl Topology for Cluster {
     }
 
     fn greet(&self, limit: Duration) -> Result<()> {
-        refresh::look(&self.shared, limit).map_err(Fault::into_error)
+        refresh::look(&self.0, limit).map_err(Fault::into_error)
     }
 
     fn close(&self) {
-        let mut state = self.shared.state.lock();
+        let mut state = self.0.state.lock();
         state.closed = true;
         let servers = state.servers.clone();
         drop(state);
-        self.shared.closing.notify_all();
+        self.0.closing.notify_all();
         servers.iter().for_each(|server| server.close());
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Dialer {
     pub(super) provider: Option<Provider>,
     /// Whether the server is a member of a cluster; any other server is refused then.
     pub(super) in_cluster: bool,
-    /// The id of the node in the cluster, once the map has told it.
+    /// The id of the node in the cluster, once the map has told it: requests about locks go to no other node.
     pub(super) node: Mutex<Option<Arc<str>>>,
     /// Whether new connections ask when the server started.
     pub(super) asks_start: AtomicBool,
@@ -92,11 +92,6 @@ impl Dialer {
     #[cfg(feature = "credentials")]
     pub(crate) fn with_credentials(self, provider: Option<Provider>) -> Self {
         Self { provider, ..self }
-    }
-
-    /// From now on, requests about locks go to the node with this id only.
-    pub(super) fn expect_node(&self, id: &str) {
-        *self.node.lock() = Some(id.into());
     }
 
     /// From now on, new connections ask when the server started.

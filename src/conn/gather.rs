@@ -42,7 +42,8 @@ pub(crate) struct Request<'a, T> {
 pub(crate) struct Response<T> {
     /// The server that was asked.
     pub(crate) server: ServerNumber,
-    pub(crate) answer: Result<T, Fault>,
+    /// The answer, and the replicas that have the request, where its answer needs them.
+    pub(crate) answer: Result<(T, Option<Copies>), Fault>,
     /// A time before the request was sent, from which leases are counted.
     pub(crate) sent: Instant,
     /// The time when the fault was known. With an answer this time means nothing.
@@ -50,18 +51,12 @@ pub(crate) struct Response<T> {
     /// The run of the server process, where a request with an [age](Fitness::age) asked for it: two addresses with the
     /// same run are one server.
     pub(crate) run_id: Option<Arc<str>>,
-    /// The replicas that have the request, where its answer needs them.
-    pub(crate) copies: Option<Copies>,
 }
 
 impl<T> Response<T> {
     pub(crate) fn of(server: &Server, answer: Result<(T, Option<Copies>), Fault>, sent: Instant) -> Self {
         let ended = if answer.is_ok() { sent } else { Instant::now() };
-        let (answer, copies) = match answer {
-            Ok((answer, copies)) => (Ok(answer), copies),
-            Err(fault) => (Err(fault), None),
-        };
-        Self { server: server.number(), answer, sent, ended, run_id: None, copies }
+        Self { server: server.number(), answer, sent, ended, run_id: None }
     }
 }
 
@@ -105,7 +100,7 @@ fn on_threads<P: Send>(mut pipelines: Vec<&mut P>, work: fn(&mut P), own: impl F
 
 /// Sends one request after `sent`.
 pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
-    if request.fitness.matters() {
+    if request.fitness != Fitness::default() {
         let mut pipeline = Pipeline::new(Arc::clone(&request.server), vec![(0, request)]);
         pipeline.run_alone();
         // A pipeline that has run has an outcome for each request, so the last one is that of this request.
@@ -264,7 +259,7 @@ impl<'a, T> Pipeline<'a, T> {
     fn begin(&mut self, connection: Box<Connection>) {
         if let Some(server_start) = &connection.server_start {
             self.run_id = Some(Arc::clone(&server_start.run_id));
-            self.started = Some(self.server.started(server_start));
+            self.started = Some(self.server.runs.lock().learn(server_start));
         }
         self.connection = Some(connection);
         self.begin_batch();

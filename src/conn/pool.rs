@@ -18,8 +18,8 @@ pub(super) struct Pool {
     most: usize,
     state: Mutex<State>,
     freed: Condvar,
-    /// Whether several connections were idle when the last one was returned; read without the mutex after each request.
-    has_spare: AtomicBool,
+    /// Whether several connections were idle when the last one was returned, for [`Pool::trim`] to close later; read without the mutex after each request.
+    pub(super) has_spare: AtomicBool,
 }
 
 #[derive(Default)]
@@ -147,11 +147,6 @@ impl Pool {
             state.open -= 1;
         }
         (state.idle.len() > 1).then(|| state.idle[0].1.after(limit))
-    }
-
-    /// Whether [`Pool::trim`] may have a connection to close later.
-    pub(super) fn has_spare(&self) -> bool {
-        self.has_spare.load(Ordering::Acquire)
     }
 
     /// Closes the idle connections, and keeps no other one any more.

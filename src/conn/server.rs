@@ -3,6 +3,7 @@
 mod dedicated;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
@@ -13,7 +14,7 @@ use super::down::Down;
 use super::introduction::Purpose;
 use super::pool::Pool;
 use super::pub_sub::PubSubChoice;
-use super::server_start::{Runs, ServerStart};
+use super::server_start::Runs;
 use super::single_flight::SingleFlight;
 use super::trouble::{self, Moment};
 use crate::error::{Error, Stop};
@@ -28,7 +29,7 @@ pub(crate) struct Server {
     pub(super) dialer: Dialer,
     pub(super) pool: Pool,
     down: Mutex<Down>,
-    runs: Mutex<Runs>,
+    pub(super) runs: Mutex<Runs>,
     pub(super) pub_sub: Arc<PubSubChoice>,
     connects: SingleFlight<Result<(), Error>>,
 }
@@ -162,12 +163,7 @@ impl Server {
 
     /// Returns an idle connection if there is one.
     pub(super) fn take_idle(&self) -> Result<Option<Box<Connection>>, Fault> {
-        loop {
-            match self.pool.take_idle()? {
-                Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
-                taken => return Ok(taken),
-            }
-        }
+        self.up_to_date(|| self.pool.take_idle())
     }
 
     fn take(&self, deadline: Instant) -> Result<Box<Connection>, Fault> {
@@ -176,8 +172,15 @@ impl Server {
 
     /// Waits for an idle connection, or for a free slot. After `None` the caller opens the connection.
     pub(super) fn take_or_reserve(&self, deadline: Instant) -> Result<Option<Box<Connection>>, Fault> {
+        self.up_to_date(|| self.pool.take(deadline))
+    }
+
+    fn up_to_date(
+        &self,
+        take: impl Fn() -> Result<Option<Box<Connection>>, Fault>,
+    ) -> Result<Option<Box<Connection>>, Fault> {
         loop {
-            match self.pool.take(deadline)? {
+            match take()? {
                 Some(connection) if self.dialer.is_outdated(&connection) => self.close_one(connection),
                 taken => return Ok(taken),
             }
@@ -213,11 +216,6 @@ impl Server {
     /// Records that a request, or an attempt to connect, that began at `begun` had no answer.
     pub(super) fn did_not_answer(&self, begun: Instant) {
         self.down.lock().failed(begun, Instant::now());
-    }
-
-    /// The latest time at which the server started.
-    pub(super) fn started(&self, server_start: &ServerStart) -> Instant {
-        self.runs.lock().learn(server_start)
     }
 
     /// Whether the caller is to call [`Server::try_again`], which must end before `deadline`.
@@ -321,7 +319,7 @@ impl Server {
     }
 
     pub(crate) fn has_spare_connections(&self) -> bool {
-        self.pool.has_spare()
+        self.pool.has_spare.load(Ordering::Acquire)
     }
 
     /// Ends every request and closes every connection, the listening connection included.

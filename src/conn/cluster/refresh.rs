@@ -202,7 +202,7 @@ fn accept(shared: &Shared, told: &MemberView) {
     refreshing.doubted.retain(|(member, _)| masters.contains(member));
     for (place, id) in &told.ids {
         if let Some(number) = numbers.get(place) {
-            servers[number.0].dialer.expect_node(id);
+            *servers[number.0].dialer.node.lock() = Some(id.as_str().into());
         }
     }
     drop(state);

@@ -214,7 +214,7 @@ fn looks_end_when_a_doubted_member_answers() {
     let cluster = cluster(&[member.port], SOON);
     cluster.greet(SOON).unwrap();
     cluster.doubt(ServerNumber(0));
-    eventually("looks end", || !cluster.shared.state.lock().refreshing.under_way);
+    eventually("looks end", || !cluster.0.state.lock().refreshing.under_way);
     assert!(member.looks() <= 3, "{}", member.looks());
 }
 
@@ -246,7 +246,7 @@ fn a_look_that_panics_is_not_the_last_one() {
     member.tells(1, &[(member.port, "")]);
     eventually("the next look learns the map", || {
         cluster.doubt(ServerNumber(0));
-        !cluster.shared.state.lock().map.masters().is_empty()
+        !cluster.0.state.lock().map.masters().is_empty()
     });
 }
 
@@ -262,7 +262,7 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
         panic!()
     };
     assert_eq!(server.dialer.address.endpoint.to_string(), "localhost:7001");
-    assert_eq!(cluster.shared.state.lock().map.master(Slot(5)), None, "the slot has not moved");
+    assert_eq!(cluster.0.state.lock().map.master(Slot(5)), None, "the slot has not moved");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn an_address_of_another_cluster_gets_no_request() {
     // Its map is not believed either, however new it is, and although nobody else answers.
     for _ in 0..3 {
         cluster.greet(SOON).unwrap();
-        assert!(cluster.shared.state.lock().members.len() == 2);
+        assert!(cluster.0.state.lock().members.len() == 2);
     }
     assert!(!reused.server.seen().iter().any(|seen| seen.words == ["PING"]));
 }
@@ -344,7 +344,7 @@ fn a_late_copy_is_fenced_until_it_is_over() {
     cluster.leave_behind(Identity { number: ServerNumber(0), ..copy.clone() });
     cluster.leave_behind(copy.clone());
     let is_left = |of: ServerNumber| {
-        let state = cluster.shared.state.lock();
+        let state = cluster.0.state.lock();
         state.late.iter().any(|(copy, _)| copy.number == of)
     };
     eventually("the copy is over", || !is_left(ServerNumber(1)));

@@ -27,7 +27,11 @@ impl<T> Pipeline<'_, T> {
         let Some(mut connection) = self.connection.take() else { return };
         match connection.confirm(&confirmation, asks) {
             Ok(copies) => {
-                self.unconfirmed.iter().for_each(|place| self.outcomes[*place].1.copies = Some(copies.clone()));
+                for place in &self.unconfirmed {
+                    if let Ok((_, reached)) = &mut self.outcomes[*place].1.answer {
+                        *reached = Some(copies.clone());
+                    }
+                }
                 self.put_away(connection);
             }
             Err(fault) => {

@@ -84,7 +84,7 @@ fn ask(server: &Arc<Server>, words: &[&str], limit: Duration) -> Vec<String> {
 /// The answer, or the fault in a word.
 fn in_short(outcomes: Vec<Response<String>>) -> Vec<String> {
     let short = |outcome: Response<String>| match outcome.answer {
-        Ok(word) => word,
+        Ok((word, _)) => word,
         Err(Fault::NotSent(_)) => "not sent".into(),
         Err(Fault::Unanswered(Some(identity), _)) => format!("unanswered by {}", identity.id),
         Err(Fault::Unanswered(None, _)) => "unanswered".into(),
@@ -277,7 +277,7 @@ fn bytes_behind_an_unknown_script_are_no_answer() {
     assert!(matches!(outcome.answer, Err(Fault::NotSent(_))), "{:?}", outcome.answer);
     assert_eq!(scripted.seen().len(), 1, "the connection is out of step");
     let outcome = super::ask(request(&server, "b", SOON), Instant::now());
-    assert_eq!(outcome.answer.ok().as_deref(), Some("b"));
+    assert_eq!(outcome.answer.unwrap().0, "b");
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_closed_client_sends_nothing() {
     let is_closed =
         |fault: &Result<_, Fault>| matches!(fault, Err(Fault::NotSent(error)) if error.kind() == ErrorKind::Closed);
     assert!(is_closed(&outcomes[0].answer) && is_closed(&outcomes[2].answer), "{outcomes:?}");
-    assert_eq!(outcomes[1].answer.as_ref().unwrap(), "b");
+    assert_eq!(outcomes[1].answer.as_ref().unwrap().0, "b");
     assert_eq!(scripted.seen().len(), 1);
 }
 

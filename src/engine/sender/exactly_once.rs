@@ -56,7 +56,7 @@ pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) ->
     }
     // Nearly every request is answered at once, and needs no history.
     match outgoing.attempt(outgoing.route(), outgoing.bounds.limits(now), now) {
-        Response { answer: Ok(value), sent, run_id, copies, .. } => {
+        Response { answer: Ok((value, copies)), sent, run_id, .. } => {
             Ok(Answer { value, sent, repeated: false, unfenceable: false, clear_since: now, run_id, copies })
         }
         failed => {
@@ -290,10 +290,10 @@ impl<'a, T> Sending<'a, T> {
     /// Takes the outcome of an attempt.
     fn attempted(&mut self, outcome: Response<T>, caller: Option<&Caller<'_>>) -> Option<Answer<T>> {
         let exchange = &mut self.exchange;
-        let Response { server, answer, sent, ended, run_id, copies } = outcome;
+        let Response { server, answer, sent, ended, run_id } = outcome;
         self.redirected = None;
         match answer {
-            Ok(value) => {
+            Ok((value, copies)) => {
                 let (repeated, unfenceable) = (exchange.is_repeated(), exchange.is_unfenceable());
                 let clear_since = exchange.clear_since;
                 return Some(Answer { value, sent, repeated, unfenceable, clear_since, run_id, copies });
