@@ -14,14 +14,14 @@ use rustix::io::Errno;
 
 use super::asking::{asking, with_asked};
 use super::connection::Connection;
-use super::server::{Server, is_of_replica};
+use super::server::{Confirmed, Server, is_of_replica};
 use super::side_by_side::by_server;
 use super::stream::timed_out;
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
 use crate::time::Instant;
-use crate::transport::{Confirmation, Copies, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Confirmation, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
 use confirmed::confirm_all;
 
 /// One of several requests.
@@ -42,8 +42,7 @@ pub(crate) struct Request<'a, T> {
 pub(crate) struct Response<T> {
     /// The server that was asked.
     pub(crate) server: ServerNumber,
-    /// The answer, and the replicas that have the request, where its answer needs them.
-    pub(crate) answer: Result<(T, Option<Copies>), Fault>,
+    pub(crate) answer: Confirmed<T>,
     /// A time before the request was sent, from which leases are counted.
     pub(crate) sent: Instant,
     /// The time when the fault was known. With an answer this time means nothing.
@@ -54,7 +53,7 @@ pub(crate) struct Response<T> {
 }
 
 impl<T> Response<T> {
-    pub(crate) fn of(server: &Server, answer: Result<(T, Option<Copies>), Fault>, sent: Instant) -> Self {
+    pub(crate) fn of(server: &Server, answer: Confirmed<T>, sent: Instant) -> Self {
         let ended = if answer.is_ok() { sent } else { Instant::now() };
         Self { server: server.number(), answer, sent, ended, run_id: None }
     }

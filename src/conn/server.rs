@@ -24,6 +24,9 @@ use crate::time::Instant;
 use crate::transport::{Confirmation, Copies, Fault, Identity, Limits, PubSub, Question, ServerNumber};
 pub(crate) use dedicated::DedicatedConnection;
 
+/// An answer, and the replicas that have the request, where its answer needs them.
+pub(crate) type Confirmed<T> = Result<(T, Option<Copies>), Fault>;
+
 /// A server of the topology.
 pub(crate) struct Server {
     pub(super) dialer: Dialer,
@@ -66,7 +69,7 @@ impl Server {
         asking: bool,
         pub_sub: PubSub,
         limits: Limits,
-    ) -> Result<(T, Option<Copies>), Fault> {
+    ) -> Confirmed<T> {
         self.confirmed(
             limits,
             |connection| connection.ask(call, asking, pub_sub, limits),
@@ -84,7 +87,7 @@ impl Server {
         asking: bool,
         run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
-    ) -> Result<(T, Option<Copies>), Fault> {
+    ) -> Confirmed<T> {
         self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, asking, Result::is_ok)
     }
 
@@ -105,8 +108,8 @@ impl Server {
         send: impl Fn(&mut Connection) -> Result<T, Fault>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
         asking: bool,
-        is_usable: fn(&Result<(T, Option<Copies>), Fault>) -> bool,
-    ) -> Result<(T, Option<Copies>), Fault> {
+        is_usable: fn(&Confirmed<T>) -> bool,
+    ) -> Confirmed<T> {
         let mut connection = self.take(limits.end)?;
         let mut answer = send(&mut connection);
         if connection.is_logged_out && matches!(answer, Err(Fault::NotSent(_))) {

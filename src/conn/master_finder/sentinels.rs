@@ -127,7 +127,7 @@ impl Sentinels {
                 return error.clone();
             }
             // While a service is removed and monitored anew, no sentinel knows it for a moment.
-            if !strangers.is_empty() && !self.state.lock().succession.epoch.is_some() {
+            if !strangers.is_empty() && self.state.lock().succession.epoch.is_none() {
                 return Error::new(ErrorKind::Config, format!("{strangers}SENTINEL MASTERS lists theirs"));
             }
         }
