@@ -6,12 +6,12 @@ use crate::cancel::Cancel;
 use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
 use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
+use crate::engine::request::Wait;
 use crate::error::{Error, Result};
-use crate::kinds::Queueing;
 use crate::owner::ThreadNumber;
 use crate::script::Call;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{TakeOutcome, wait_loop};
+use crate::state::wait_loop::TakeOutcome;
 use crate::time::{Deadline, Instant};
 
 impl Engine {
@@ -39,7 +39,8 @@ impl Engine {
             let answer = outcome.map_err(|failed| Error::without_effect(failed.error))?;
             Ok(unwanted(&answer.value).map_or(TakeOutcome::Taken(answer.value), TakeOutcome::Busy))
         };
-        let mut waiting = Waiting::new(self, (question.route(), None), asker, &caller, deadline, Queueing::Together);
-        wait_loop(&mut WaitOn { waiting: &mut waiting, channel, ask }, deadline)
+        let wait = Wait::Until(deadline);
+        let mut waiting = Waiting::new(self, question.route(), asker, channel, &caller, wait);
+        wait.take(&mut WaitOn { host: &mut waiting, waiting: |waiting| waiting, ask })
     }
 }

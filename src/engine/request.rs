@@ -12,6 +12,7 @@ use crate::kinds::Kind;
 use crate::name::LockName;
 use crate::owner::ThreadId;
 use crate::state::ledger::{GuardNumber, Promise};
+use crate::state::wait_loop::{TakeOutcome, WaitLoop, wait_loop};
 use crate::time::{Deadline, Instant, Lease};
 
 /// The modifiers of a handle, which count for its locks.
@@ -80,6 +81,14 @@ impl Wait {
     /// A wait of zero asks once.
     pub(crate) fn within(wait: Duration) -> Self {
         if wait.is_zero() { Self::Not } else { Self::Until(Deadline::after(wait)) }
+    }
+
+    /// Takes what the caller waits for.
+    pub(crate) fn take<Host: WaitLoop>(self, host: &mut Host) -> Result<Option<Host::Grant>> {
+        if self != Self::Not {
+            return wait_loop(host, self.deadline());
+        }
+        Ok(if let TakeOutcome::Taken(grant) = host.attempt()? { Some(grant) } else { None })
     }
 
     pub(crate) fn deadline(self) -> Deadline {

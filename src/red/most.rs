@@ -12,7 +12,7 @@ use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
 use crate::state::exchange::Bounds;
-use crate::state::wait_loop::{TakeOutcome, WaitLoop, ask_once, wait_loop};
+use crate::state::wait_loop::{TakeOutcome, WaitLoop};
 use crate::system::random;
 use crate::time::{Deadline, Instant};
 use crate::transport::Fitness;
@@ -34,7 +34,7 @@ pub(crate) struct Most<'a> {
 impl<'a> Most<'a> {
     pub(crate) fn new(take: Take<'a>, terms: Terms) -> Self {
         let requests = take.requests;
-        let waiting = |request| Waiting::for_lock(request, take.thread.clone(), take.caller, take.wait.deadline());
+        let waiting = |request| Waiting::for_lock(request, take.thread.clone(), take.caller, take.wait);
         let patience = requests.iter().map(|request| request.engine.config.command_timeout);
         let node_timeout = patience.fold(terms.node_timeout, Duration::min);
         Self {
@@ -50,12 +50,7 @@ impl<'a> Most<'a> {
 
     /// Takes most of the locks, or none. The grants are in the order of the requests, with nothing for a missing one.
     pub(crate) fn run(mut self) -> Result<Option<Vec<Option<Grant>>>> {
-        let mut outcome = if self.take.wait == Wait::Not {
-            ask_once(&mut self)
-        } else {
-            let deadline = self.take.wait.deadline();
-            wait_loop(&mut self, deadline)
-        };
+        let mut outcome = self.take.wait.take(&mut self);
         if let (Ok(None), Some((_, error))) = (&outcome, self.without_quorum.take()) {
             outcome = Err(error);
         }
@@ -237,8 +232,7 @@ impl WaitLoop for Most<'_> {
             for (request, waiting) in self.take.requests.iter().zip(&mut self.waiting) {
                 if matches!(request.kind.waking(), Waking::Message) {
                     // A node that refuses to be listened to is asked again after a pause.
-                    is_new |=
-                        waiting.arm(true, |owner| request.kind.channel(request.name, owner).text()).unwrap_or(false);
+                    is_new |= waiting.arm().unwrap_or(false);
                 }
             }
         }

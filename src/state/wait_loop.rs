@@ -54,14 +54,6 @@ pub(crate) fn wait_loop<C: WaitLoop>(host: &mut C, deadline: Deadline) -> Result
     }
 }
 
-/// Asks once, for a caller that does not wait.
-pub(crate) fn ask_once<C: WaitLoop>(host: &mut C) -> Result<Option<C::Grant>> {
-    Ok(match host.attempt()? {
-        TakeOutcome::Taken(grant) => Some(grant),
-        TakeOutcome::Busy(_) => None,
-    })
-}
-
 /// The longest sleep of a waiter, also when a message was lost.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,7 @@ mod confirmed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::acquire::waiting::Waiting;
+use crate::engine::acquire::waiting::{WaitOn, Waiting};
 use crate::engine::caller::{Caller, closed};
 use crate::engine::cells::registry::Added;
 use crate::engine::cells::successor::Handed;
@@ -15,30 +15,26 @@ use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::{AcquireArgs, Queueing, Waking};
+use crate::kinds::{AcquireArgs, Queueing};
 use crate::owner::{OwnerId, ThreadId};
 use crate::script::{Attempt, Call};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::Ledger;
 use crate::state::stand_back::{Chain, Turn};
-use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, WaitLoop, ask_once, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome};
 use crate::time::Instant;
 
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
     engine: &'a Engine,
     pub(crate) request: &'a AcquireRequest<'a>,
-    wait: Wait,
     caller: &'a Caller<'a>,
     pub(crate) waiting: Waiting<'a>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
     asked: bool,
-    tries: u32,
     granted: bool,
-    /// Whether the caller holds other locks meanwhile, so that it must not stand back.
-    holds_others: bool,
     /// Whether a grant is told to the observer at once; otherwise the caller tells it.
     tells: bool,
 }
@@ -53,14 +49,11 @@ impl<'a> Acquisition<'a> {
         Self {
             engine: request.engine,
             request,
-            wait,
             caller,
-            waiting: Waiting::for_lock(request, thread, caller, wait.deadline()),
+            waiting: Waiting::for_lock(request, thread, caller, wait),
             in_doubt: None,
             asked: false,
-            tries: 0,
             granted: false,
-            holds_others: false,
             tells: true,
         }
     }
@@ -73,22 +66,18 @@ impl<'a> Acquisition<'a> {
 
     /// Makes the acquisition that of a caller who holds other locks meanwhile.
     pub(crate) fn holding(mut self) -> Self {
-        self.holds_others = true;
+        self.waiting.holds_others = true;
         self
     }
 
     /// Takes the lock. Cleans up if the lock could not be taken in time.
     pub(crate) fn run(mut self) -> Result<Option<Grant>> {
-        let deadline = self.waiting.deadline;
-        let outcome = if self.wait != Wait::Not {
-            let AcquireRequest { kind, lease, needs, group, .. } = *self.request;
-            // One of several locks is in a group.
-            let succeeds = kind.hands_on() && needs.is_none() && group.is_none();
-            self.waiting.succeeds_with = succeeds.then_some(lease);
-            wait_loop(&mut self, deadline)
-        } else {
-            ask_once(&mut self)
-        };
+        let AcquireRequest { kind, lease, needs, group, .. } = *self.request;
+        // One of several locks is in a group.
+        let succeeds = self.waits() && kind.hands_on() && needs.is_none() && group.is_none();
+        self.waiting.succeeds_with = succeeds.then_some(lease);
+        let wait = self.waiting.wait;
+        let outcome = wait.take(&mut WaitOn { host: &mut self, waiting: Self::waiting, ask: Self::attempt });
         let outcome = self.conclude(outcome);
         self.waiting.tell_end(&outcome);
         outcome
@@ -124,13 +113,20 @@ impl<'a> Acquisition<'a> {
     /// Begins an attempt whose request is built by the caller, from [`args`](Self::args).
     pub(crate) fn ask_in_bundle(&mut self) -> Bounds {
         self.asked = true;
-        self.tries = self.tries.saturating_add(1);
         self.waiting.asks()
     }
 
     pub(crate) fn args(&self) -> AcquireArgs<'_> {
-        let waits = self.wait != Wait::Not;
-        AcquireArgs { name: self.request.name, owner: self.owner(), lease: self.request.lease, waits }
+        let AcquireRequest { name, lease, .. } = *self.request;
+        AcquireArgs { name, owner: self.owner(), lease, waits: self.waits() }
+    }
+
+    fn waiting(&mut self) -> &mut Waiting<'a> {
+        &mut self.waiting
+    }
+
+    fn waits(&self) -> bool {
+        self.waiting.wait != Wait::Not
     }
 
     /// Acquisitions with equal bundles can share a request.
@@ -140,6 +136,28 @@ impl<'a> Acquisition<'a> {
 
     fn owner(&self) -> &OwnerId {
         &self.waiting.asker.owner
+    }
+
+    /// Takes what a release has handed to this thread, or asks Redis once.
+    fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
+        if !self.waiting.may_go_on() {
+            match self.waiting.leave_succession() {
+                Some(Handed::Granted { sent, unfenceable, chain }) => {
+                    return self.granted(sent, unfenceable, Some(chain), None, None);
+                }
+                Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
+                // The release has no answer so far, and this thread is to ask. The release clears its owner away.
+                None => {
+                    let lease = self.waiting.succeeds_with;
+                    self.begin_anew();
+                    self.waiting.succeeds_with = lease;
+                }
+            }
+        }
+        let (call, bounds) = self.ask();
+        let call = call.confirmed(self.confirmation(), Attempt::is_granted);
+        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
+        self.answered(outcome)
     }
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
@@ -282,7 +300,7 @@ impl<'a> Acquisition<'a> {
     /// Leaves the queue in Redis, so that no other waiter waits for this one. After a failed wait the caller is
     /// delayed only for a moment; a failed request is repeated in the background.
     fn leave(&mut self, failed: Option<ErrorKind>) {
-        let queued = self.wait != Wait::Not && self.asked && self.request.kind.queueing() == Queueing::InRedis;
+        let queued = self.waits() && self.asked && self.request.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.in_doubt.is_none() {
             // The last answer may have come as late as it may, so what is left of the caller's bound is the limit.
             let (now, most) = (Instant::now(), self.engine.config.command_timeout);
@@ -321,94 +339,8 @@ impl Drop for Acquisition<'_> {
     }
 }
 
-impl WaitLoop for Acquisition<'_> {
-    type Grant = Grant;
-
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    fn stand_back(&mut self) -> Result<()> {
-        let AcquireRequest { name, kind, .. } = *self.request;
-        let waking = kind.waking();
-        // One thread asks for all that poll, each of which has a number of tries.
-        if matches!(waking, Waking::Pauses(_)) || !self.waiting.is_ahead() {
-            self.waiting.join_queue();
-            self.waiting.wait_in_line()?;
-            if !self.waiting.may_go_on() {
-                return Ok(());
-            }
-            if self.tries == 0 && !self.waiting.has_joined() && matches!(waking, Waking::Message) {
-                self.waiting.join_live(|owner| kind.channel(name, owner).text());
-            }
-        }
-        if self.holds_others {
-            return Ok(());
-        }
-        self.waiting.stand_back(Some(&**kind))
-    }
-
-    fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
-        if !self.waiting.may_go_on() {
-            match self.waiting.leave_succession() {
-                Some(Handed::Granted { sent, unfenceable, chain }) => {
-                    return self.granted(sent, unfenceable, Some(chain), None, None);
-                }
-                Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
-                // The release has no answer so far, and this thread is to ask. The release clears its owner away.
-                None => {
-                    let lease = self.waiting.succeeds_with;
-                    self.begin_anew();
-                    self.waiting.succeeds_with = lease;
-                }
-            }
-        }
-        let (call, bounds) = self.ask();
-        let call = call.confirmed(self.confirmation(), Attempt::is_granted);
-        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
-        self.answered(outcome)
-    }
-
-    fn pause(&mut self, busy: Duration) -> Option<Duration> {
-        let pauses = match self.request.kind.waking() {
-            Waking::Message => return Some(busy.min(LONGEST_SLEEP)),
-            Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
-            Waking::Pauses(pauses) => pauses,
-        };
-        // This thread asks for all threads in its line, as often as they would.
-        let threads = u32::try_from(self.waiting.threads_in_line()).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
-        match (pauses.0)(self.tries.div_ceil(threads)) {
-            // A wait without limit has no last try.
-            None if self.wait == Wait::ForEver => Some(LONGEST_SLEEP),
-            // A sleep beyond the time to live of the holder is useless.
-            pause => pause.map(|pause| (pause / threads).min(busy)),
-        }
-    }
-
-    fn arm(&mut self) -> Result<bool> {
-        let AcquireRequest { name, kind, .. } = *self.request;
-        self.waiting.join_queue();
-        match kind.waking() {
-            Waking::Pauses(_) => Ok(false),
-            Waking::Message => self.waiting.arm(true, |owner| kind.channel(name, owner).text()),
-            // A message on a waiter's own channel says nothing about existing holds.
-            Waking::OwnMessage => self.waiting.arm(false, |owner| kind.channel(name, owner).text()),
-        }
-    }
-
-    fn sleep(&mut self, until: Instant) -> Result<()> {
-        self.waiting.sleep_in_line(until)
-    }
-}
-
 /// The rest after a late grant: the cleanup must keep up when every reply is late.
 const REST_AFTER_A_LATE_ANSWER: Duration = Duration::from_millis(10);
-
-/// A line of ten thousand threads must not ask as fast as Redis answers.
-const MOST_ASKED_FOR: u32 = 16;
-
-/// The longest sleep far back in a queue in Redis, which returns the time of the next request.
-const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);
 
 /// The longest delay of a failed wait by its leaving the queue.
 const LONGEST_FAREWELL: Duration = Duration::from_millis(50);

@@ -17,7 +17,7 @@ use crate::owner::{OwnerId, ThreadId};
 use crate::script::once::Once;
 use crate::state::exchange::Bounds;
 use crate::state::stand_back::Turn;
-use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome, ask_once, wait_loop};
+use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome};
 use crate::time::Instant;
 
 impl Engine {
@@ -34,8 +34,9 @@ impl Engine {
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());
         let asker = Asker { number, owner, thread: Some(thread) };
-        let (kind, channel, deadline) = (LockKind::Semaphore, name.semaphore_channel().text(), wait.deadline());
-        let mut waiting = Waiting::new(self, (name, Some(kind)), asker, &caller, deadline, Queueing::Counted(permits));
+        let (kind, channel) = (LockKind::Semaphore, name.semaphore_channel().text());
+        let mut waiting = Waiting::new(self, name, asker, &channel, &caller, wait);
+        (waiting.label, waiting.queueing) = (Some(kind), Queueing::Counted(permits));
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
         let took_nothing = |taken: &TakeAnswer| !taken.granted;
@@ -56,8 +57,7 @@ impl Engine {
             self.cells.stand_backs.with(name, Turn::granted);
             Ok(TakeOutcome::Taken(ticket))
         };
-        let mut host = WaitOn { waiting: &mut waiting, channel: &channel, ask };
-        let outcome = if wait == Wait::Not { ask_once(&mut host) } else { wait_loop(&mut host, deadline) };
+        let outcome = wait.take(&mut WaitOn { host: &mut waiting, waiting: |waiting| waiting, ask });
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));
         let Ok(Some(ticket)) = outcome else {
             waiting.gave_up(outcome.as_ref().err());

@@ -12,11 +12,11 @@ use crate::engine::cells::queues::Position;
 use crate::engine::cells::successor::{Handed, Successor};
 use crate::engine::cells::waiters::{Listed, Waiter};
 use crate::engine::parts::Engine;
-use crate::engine::request::AcquireRequest;
+use crate::engine::request::{AcquireRequest, Wait};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
-use crate::kinds::{Kind, Queueing};
+use crate::kinds::{Kind, Queueing, Waking};
 use crate::listing::{InEvents, LockKind};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -31,14 +31,23 @@ pub(crate) struct Waiting<'a> {
     engine: &'a Engine,
     pub(crate) node: &'a Arc<Node>,
     name: &'a LockName,
+    /// The kind of the lock; `None` for permits of a semaphore, and for a query.
+    lock: Option<&'a dyn Kind>,
     /// What the thread waits for, as lists and events show it; `None` for a query, which they do not show.
-    kind: Option<LockKind>,
+    pub(crate) label: Option<LockKind>,
+    pub(crate) queueing: Queueing,
+    /// Where no lock has a channel of its own.
+    channel: &'a str,
     group: Option<&'a Arc<str>>,
     pub(crate) asker: Asker,
     caller: &'a Caller<'a>,
     pub(crate) started: Instant,
+    pub(crate) wait: Wait,
     pub(crate) deadline: Deadline,
-    queueing: Queueing,
+    /// The number of requests so far.
+    tries: u32,
+    /// Whether the caller holds other locks meanwhile, so that it must not stand back.
+    pub(crate) holds_others: bool,
     /// Held by the thread that asks ahead of the queues, until a wait is certain.
     ahead: Option<Ahead<'a>>,
     /// The beginning and the deadline of the call, of which this wait may be a part.
@@ -47,8 +56,6 @@ pub(crate) struct Waiting<'a> {
     /// count.
     pub(crate) position: Option<Position<'a>>,
     subscription: Option<Subscription>,
-    /// Whether the line decides whom a message wakes.
-    line_wakes: bool,
     /// The lease of the hold that a release of this process may hand to the thread while it sleeps in line.
     pub(crate) succeeds_with: Option<Lease>,
     /// Made at the first such sleep.
@@ -69,31 +76,36 @@ pub(crate) struct Asker {
 }
 
 impl<'a> Waiting<'a> {
+    /// The wait of a caller for a reply.
     pub(crate) fn new(
         engine: &'a Engine,
-        (name, kind): (&'a LockName, Option<LockKind>),
+        name: &'a LockName,
         asker: Asker,
+        channel: &'a str,
         caller: &'a Caller<'a>,
-        deadline: Deadline,
-        queueing: Queueing,
+        wait: Wait,
     ) -> Self {
-        let started = Instant::now();
+        let (started, deadline) = (Instant::now(), wait.deadline());
         Self {
             engine,
             node: engine.sender.node(name),
             name,
-            kind,
+            lock: None,
+            label: None,
+            queueing: Queueing::Together,
+            channel,
             group: None,
             asker,
             caller,
             started,
+            wait,
             deadline,
-            queueing,
+            tries: 0,
+            holds_others: false,
             ahead: None,
             call: (started, deadline),
             position: None,
             subscription: None,
-            line_wakes: false,
             succeeds_with: None,
             successor: None,
             listed: None,
@@ -107,26 +119,24 @@ impl<'a> Waiting<'a> {
         request: &AcquireRequest<'a>,
         thread: Option<ThreadId>,
         caller: &'a Caller<'a>,
-        deadline: Deadline,
+        wait: Wait,
     ) -> Self {
         let AcquireRequest { engine, name, kind, group, .. } = *request;
         let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
         let asker = Asker { number, owner, thread };
-        let named = (name, Some(kind.label(kind.side())));
-        let mut waiting = Self::new(engine, named, asker, caller, deadline, kind.queueing());
-        (waiting.group, waiting.line_wakes) = (group, kind.hands_on());
-        waiting
+        let (label, queueing) = (Some(kind.label(kind.side())), kind.queueing());
+        Self { lock: Some(&**kind), label, queueing, group, ..Self::new(engine, name, asker, "", caller, wait) }
     }
 
     /// Whether the thread asks ahead of the queues, as nobody waits. The thread joins a queue as soon as a wait is
     /// certain.
-    pub(crate) fn is_ahead(&mut self) -> bool {
+    fn is_ahead(&mut self) -> bool {
         self.ahead = self.engine.cells.ahead(&self.node.server);
         self.ahead.is_some()
     }
 
     /// Joins the queue of the threads of this process, for a kind that has one.
-    pub(crate) fn join_queue(&mut self) {
+    fn join_queue(&mut self) {
         let queue = match self.queueing {
             Queueing::Line => Some((&self.engine.cells.local_queues, 1)),
             Queueing::Counted(wish) => Some((&self.engine.cells.counted_queues, wish)),
@@ -144,20 +154,35 @@ impl<'a> Waiting<'a> {
         (self.ahead, self.position) = (None, None);
     }
 
-    /// Waits while other processes have their turn. A semaphore has no `kind`.
-    pub(crate) fn stand_back(&mut self, kind: Option<&dyn Kind>) -> Result<()> {
-        let (wanted, deadline) = ((self.engine, self.name, kind), self.deadline);
+    /// Waits while other threads of this process, and other processes, have their turn.
+    fn stand_back(&mut self) -> Result<()> {
+        // One thread asks for all that poll, each of which has a number of tries.
+        if matches!(self.waking(), Waking::Pauses(_)) || !self.is_ahead() {
+            self.join_queue();
+            self.wait_in_line()?;
+            if !self.may_go_on() {
+                return Ok(());
+            }
+            if self.tries == 0 {
+                self.join_live();
+            }
+        }
+        // A query takes nothing from other processes.
+        if self.holds_others || self.label.is_none() {
+            return Ok(());
+        }
+        let (wanted, deadline) = ((self.engine, self.name, self.lock), self.deadline);
         stand_back(std::iter::once(wanted), deadline, |until| self.sleep(until))
     }
 
     /// Waits until this thread may ask, until a release has chosen it, which it may do before another thread comes in
     /// front, or until the time is up. Then the thread asks in any case, so that the answer comes from Redis.
-    pub(crate) fn wait_in_line(&mut self) -> Result<()> {
+    fn wait_in_line(&mut self) -> Result<()> {
         while self.may_go_on() && !self.position.as_ref().is_none_or(Position::may_ask) {
             let Some(until) = self.turn_comes() else { break };
             // The channel stays subscribed while threads wait, whatever the first of them does.
-            if self.wants_count() || self.line_wakes {
-                self.arm(true, |_| self.name.channel().text())?;
+            if self.wants_count() || self.lock.is_some_and(Kind::hands_on) {
+                self.arm()?;
             }
             self.sleep_in_line(until)?;
         }
@@ -165,7 +190,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Sleeps in line: a release of this process can hand the lock to this thread.
-    pub(crate) fn sleep_in_line(&mut self, until: Instant) -> Result<()> {
+    fn sleep_in_line(&mut self, until: Instant) -> Result<()> {
         // An observer is told before the thread counts as asleep.
         if !self.may_go_on() {
             return Ok(());
@@ -198,13 +223,9 @@ impl<'a> Waiting<'a> {
         self.successor.take()?.leaves()
     }
 
-    /// The number of threads in the local queue of this thread, with itself.
-    pub(crate) fn threads_in_line(&self) -> usize {
-        self.position.as_ref().map_or(1, Position::threads)
-    }
-
     /// Begins a question. Returns its time limits.
     pub(crate) fn asks(&mut self) -> Bounds {
+        self.tries = self.tries.saturating_add(1);
         if let Some(position) = &mut self.position {
             position.asks();
         }
@@ -240,21 +261,34 @@ impl<'a> Waiting<'a> {
         self.subscription.as_ref().is_some_and(|subscription| subscription.is_live().unwrap_or(false))
     }
 
-    /// Whether the thread has joined a channel, or joins that of a count.
-    pub(crate) fn has_joined(&self) -> bool {
-        self.wants_count() || self.subscription.is_some()
+    /// Joins a channel that is subscribed already: joining before the first request saves the second request.
+    fn join_live(&mut self) {
+        if !self.wants_count() && self.subscription.is_none() {
+            let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
+            self.subscription = hub.join_live(|| self.subject(), || self.channel(), bell);
+        }
     }
 
-    /// Joins a channel that is subscribed already: joining before the first request saves the second request.
-    pub(crate) fn join_live(&mut self, channel: impl FnOnce(&OwnerId) -> String) {
-        let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
-        self.subscription = hub.join_live(|| self.subject(), || channel(&self.asker.owner), bell);
+    fn channel(&self) -> String {
+        let of_lock = |kind: &dyn Kind| kind.channel(self.name, &self.asker.owner).text();
+        self.lock.map_or_else(|| self.channel.to_owned(), of_lock)
+    }
+
+    fn waking(&self) -> Waking {
+        self.lock.map_or(Waking::Message, Kind::waking)
     }
 
     fn subject(&self) -> Subject {
         let name = self.name.clone();
-        // A waiter of a red lock is in no line.
-        if self.line_wakes && self.position.is_some() { Subject::Queue(name) } else { Subject::Lock(name) }
+        match self.queueing {
+            Queueing::Counted(_) => Subject::Count(name),
+            // A message on a waiter's own channel, or on that of a query, says nothing about existing holds.
+            Queueing::InRedis => Subject::Other,
+            Queueing::Together if self.lock.is_none() => Subject::Other,
+            // A waiter of a red lock is in no line.
+            Queueing::Line if self.lock.is_some_and(Kind::hands_on) && self.position.is_some() => Subject::Queue(name),
+            Queueing::Line | Queueing::Together => Subject::Lock(name),
+        }
     }
 
     /// Whether the thread is in the queue of those that want a part of a count.
@@ -262,20 +296,13 @@ impl<'a> Waiting<'a> {
         self.position.is_some() && matches!(self.queueing, Queueing::Counted(_))
     }
 
-    /// Subscribes to a channel: to that of the count where the thread wants a part of one. Returns whether a message
-    /// could be missed before, so that the thread must ask again. `concerns_holds` tells whether a message says
-    /// something about holds of this process.
-    pub(crate) fn arm(&mut self, concerns_holds: bool, channel: impl FnOnce(&OwnerId) -> String) -> Result<bool> {
+    /// Subscribes to the channel. Returns whether a message could be missed before, so that the thread must ask again.
+    pub(crate) fn arm(&mut self) -> Result<bool> {
         self.follow();
-        let counted = self.wants_count().then_some(self.name);
-        let subject = match counted {
-            Some(name) => Subject::Count(name.clone()),
-            None if concerns_holds => self.subject(),
-            None => Subject::Other,
-        };
-        let owner = &self.asker.owner;
-        let channel = || counted.map_or_else(|| channel(owner), |name| name.semaphore_channel().text());
-        self.engine.cells.hub(&self.node.server).arm(&mut self.subscription, &subject, channel, self.caller.bell())
+        let (hub, mut subscription) = (self.engine.cells.hub(&self.node.server), self.subscription.take());
+        let outcome = hub.arm(&mut subscription, &self.subject(), || self.channel(), self.caller.bell());
+        self.subscription = subscription;
+        outcome
     }
 
     /// Turns to the server that has the lock now.
@@ -296,7 +323,7 @@ impl<'a> Waiting<'a> {
 
     /// Lists the thread as waiting, and tells the observer once that it waits, and once that the wait lasts.
     fn tell_wait(&mut self) {
-        let Some(kind) = self.kind else { return };
+        let Some(kind) = self.label else { return };
         let Asker { number, owner, thread } = &self.asker;
         let waited = self.started.until(Instant::now());
         let lasts = waited >= self.engine.config.watchdog_timeout;
@@ -345,7 +372,7 @@ impl<'a> Waiting<'a> {
         if self.group.is_none() {
             self.engine.cells.stand_backs.with(self.name, Turn::gave_up);
         }
-        let Some(kind) = self.kind.filter(|_| self.has_slept) else { return };
+        let Some(kind) = self.label.filter(|_| self.has_slept) else { return };
         self.listed = None;
         self.engine.config.observe(|observer| {
             let waited = self.started.until(Instant::now());
@@ -355,7 +382,7 @@ impl<'a> Waiting<'a> {
 
     /// Tells the observer of the end of the call, if the call is about this lock alone.
     pub(crate) fn tell_end<Grant>(&self, outcome: &Result<Option<Grant>>) {
-        let Some(kind) = self.kind.filter(|_| self.group.is_none()) else { return };
+        let Some(kind) = self.label.filter(|_| self.group.is_none()) else { return };
         self.engine.config.observe(|observer| {
             let (name, owner) = (self.name.to_string(), self.asker.owner.to_string());
             observer.take_ended(&TakeEnded::new(name, kind, owner, self.started.until(Instant::now()), outcome));
@@ -363,45 +390,63 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// A thread that waits on a channel for a wanted reply.
-pub(crate) struct WaitOn<'w, 'a, Ask> {
-    pub(crate) waiting: &'w mut Waiting<'a>,
-    pub(crate) channel: &'a str,
+/// A caller that waits.
+pub(crate) struct WaitOn<'h, 'a, Host, Ask> {
+    pub(crate) host: &'h mut Host,
+    pub(crate) waiting: fn(&mut Host) -> &mut Waiting<'a>,
     /// Asks Redis once.
     pub(crate) ask: Ask,
 }
 
-impl<'a, Grant, Ask: FnMut(&mut Waiting<'a>) -> Result<TakeOutcome<Grant>>> WaitLoop for WaitOn<'_, 'a, Ask> {
+impl<'a, Host, Grant, Ask> WaitLoop for WaitOn<'_, 'a, Host, Ask>
+where
+    Ask: FnMut(&mut Host) -> Result<TakeOutcome<Grant>>,
+{
     type Grant = Grant;
 
     fn now(&self) -> Instant {
         Instant::now()
     }
 
-    /// A query takes nothing from other processes.
     fn stand_back(&mut self) -> Result<()> {
-        if !self.waiting.is_ahead() {
-            self.waiting.join_queue();
-            self.waiting.wait_in_line()?;
-        }
-        if self.waiting.queueing == Queueing::Together { Ok(()) } else { self.waiting.stand_back(None) }
+        (self.waiting)(self.host).stand_back()
     }
 
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
-        (self.ask)(self.waiting)
+        (self.ask)(self.host)
     }
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
-        Some(busy.min(LONGEST_SLEEP))
+        let waiting = (self.waiting)(self.host);
+        let pauses = match waiting.waking() {
+            Waking::Message => return Some(busy.min(LONGEST_SLEEP)),
+            Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
+            Waking::Pauses(pauses) => pauses,
+        };
+        // This thread asks for all threads in its line, as often as they would.
+        let threads = waiting.position.as_ref().map_or(1, Position::threads);
+        let threads = u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
+        match (pauses.0)(waiting.tries.div_ceil(threads)) {
+            // A wait without limit has no last try.
+            None if waiting.wait == Wait::ForEver => Some(LONGEST_SLEEP),
+            // A sleep beyond the time to live of the holder is useless.
+            pause => pause.map(|pause| (pause / threads).min(busy)),
+        }
     }
 
     fn arm(&mut self) -> Result<bool> {
-        self.waiting.join_queue();
-        // The channel of a query says nothing about existing holds.
-        self.waiting.arm(false, |_| self.channel.to_owned())
+        let waiting = (self.waiting)(self.host);
+        waiting.join_queue();
+        if matches!(waiting.waking(), Waking::Pauses(_)) { Ok(false) } else { waiting.arm() }
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {
-        self.waiting.sleep(until)
+        (self.waiting)(self.host).sleep_in_line(until)
     }
 }
+
+/// A line of ten thousand threads must not ask as fast as Redis answers.
+const MOST_ASKED_FOR: u32 = 16;
+
+/// The longest sleep far back in a queue in Redis, which returns the time of the next request.
+const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);
