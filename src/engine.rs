@@ -20,7 +20,6 @@ mod schedules;
 mod sender;
 pub(crate) mod several;
 
-pub(crate) use cells::taken::TakenTicket;
 pub(crate) use handle::Handle;
 pub(crate) use hold::HoldState;
 pub(crate) use parts::Engine;

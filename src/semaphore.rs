@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::Config;
-use crate::engine::{Handle, Numbered, TakenTicket, Wait};
+use crate::engine::{Handle, Numbered, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, ReleaseFailed};
 use crate::kinds::semaphore::{self, Returned};
 use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
-use crate::owner::OwnerId;
+use crate::owner::{HoldNumber, OwnerId};
 use crate::script::once::{self, Once};
 use crate::script::query;
 use crate::time::{Instant, Lease};
@@ -73,7 +73,7 @@ pub struct Permits {
     owner: OwnerId,
     since: Instant,
     /// `None` after the permits were given back or left.
-    ticket: Option<TakenTicket>,
+    number: Option<HoldNumber>,
 }
 
 impl Semaphore {
@@ -326,7 +326,7 @@ impl Semaphore {
         self.handle.ask(NOUN, &self.name, |engine, name| {
             let taken = engine.take_permits(name, permits, wait, self.cancel.as_ref());
             let (handle, name, since) = (self.handle.clone(), name.clone(), Instant::now());
-            Ok(taken?.map(|(ticket, owner)| Permits { handle, name, permits, owner, since, ticket: Some(ticket) }))
+            Ok(taken?.map(|(number, owner)| Permits { handle, name, permits, owner, since, number: Some(number) }))
         })
     }
 
@@ -393,15 +393,15 @@ impl Permits {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn leave_to_release(mut self) {
-        if let (Some(ticket), Some(engine)) = (self.ticket.take(), self.handle.look()) {
-            engine.cells.taken.remove(ticket);
+        if let (Some(number), Some(engine)) = (self.number.take(), self.handle.look()) {
+            engine.cells.taken.remove(number);
         }
     }
 
     fn give_back(&mut self, limit: fn(&Config) -> Duration) -> Result<()> {
-        let Some(ticket) = self.ticket.take() else { return Ok(()) };
+        let Some(number) = self.number.take() else { return Ok(()) };
         let engine = self.handle.begin_to_end()?;
-        if !engine.cells.taken.remove(ticket) {
+        if !engine.cells.taken.remove(number) {
             return Err(Error::new(ErrorKind::Closed, "the client was closed, and gave the permits back"));
         }
         let (name, permits) = (&self.name, self.permits);

@@ -3,7 +3,6 @@
 use crate::cancel::Cancel;
 use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
 use crate::engine::caller::{Caller, closed};
-use crate::engine::cells::taken::TakenTicket;
 use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
 use crate::engine::sender::numbered::Numbered;
@@ -13,7 +12,7 @@ use crate::kinds::Queueing;
 use crate::kinds::semaphore::{self, Returned, TakeAnswer};
 use crate::listing::LockKind;
 use crate::name::LockName;
-use crate::owner::{OwnerId, ThreadId};
+use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::once::Once;
 use crate::state::exchange::Bounds;
 use crate::state::stand_back::Turn;
@@ -28,7 +27,7 @@ impl Engine {
         permits: u32,
         wait: Wait,
         cancel: Option<&Cancel>,
-    ) -> Result<Option<(TakenTicket, OwnerId)>> {
+    ) -> Result<Option<(HoldNumber, OwnerId)>> {
         let caller = Caller::new(&self.life, cancel, wait != Wait::Not);
         caller.check()?;
         let thread = ThreadId::current();
@@ -52,14 +51,14 @@ impl Engine {
                 return Ok(TakeOutcome::Busy(LONGEST_SLEEP));
             }
             // The client knows the grant before the observer does, because the observer may close the client.
-            let ticket = self.note_taken(name, permits)?;
+            self.note_taken(number, name, permits)?;
             position.into_iter().for_each(|position| position.granted(free, heard));
             self.cells.stand_backs.with(name, Turn::granted);
-            Ok(TakeOutcome::Taken(ticket))
+            Ok(TakeOutcome::Taken(()))
         };
         let outcome = wait.take(&mut WaitOn { host: &mut waiting, waiting: |waiting| waiting, ask });
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));
-        let Ok(Some(ticket)) = outcome else {
+        let Ok(Some(())) = outcome else {
             waiting.gave_up(outcome.as_ref().err());
             waiting.tell_end(&outcome);
             return outcome.map(|_| None);
@@ -70,16 +69,17 @@ impl Engine {
             observer.acquired(&LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept));
         });
         waiting.tell_end(&Ok(Some(())));
-        Ok(Some((ticket, waiting.asker.owner)))
+        Ok(Some((number, waiting.asker.owner)))
     }
 
-    fn note_taken(&self, name: &LockName, permits: u32) -> Result<TakenTicket> {
-        self.cells.taken.add(name, permits).ok_or_else(|| {
-            // `close()` waits for this call.
-            let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
-            self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
-            closed()
-        })
+    fn note_taken(&self, number: HoldNumber, name: &LockName, permits: u32) -> Result<()> {
+        if self.cells.taken.add(number, name, permits) {
+            return Ok(());
+        }
+        // `close()` waits for this call.
+        let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
+        self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
+        Err(closed())
     }
 
     /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `bounds`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::name::LockName;
+use crate::owner::HoldNumber;
 use crate::sync::Mutex;
 
 /// The permits that one client has taken.
@@ -11,32 +12,24 @@ pub(crate) struct AllTaken(Mutex<Register>);
 
 #[derive(Debug, Default)]
 struct Register {
-    next: u64,
-    taken: BTreeMap<TakenTicket, (LockName, u32)>,
+    taken: BTreeMap<HoldNumber, (LockName, u32)>,
     /// Whether the client was closed; later grants are refused.
     closed: bool,
 }
 
-/// Identifies one grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TakenTicket(u64);
-
 impl AllTaken {
-    /// Records a grant; `None` after the client was closed.
-    pub(crate) fn add(&self, name: &LockName, permits: u32) -> Option<TakenTicket> {
+    /// Records a grant. Returns `false` after the client was closed.
+    pub(crate) fn add(&self, number: HoldNumber, name: &LockName, permits: u32) -> bool {
         let mut register = self.0.lock();
-        if register.closed {
-            return None;
+        if !register.closed {
+            register.taken.insert(number, (name.clone(), permits));
         }
-        register.next += 1;
-        let ticket = TakenTicket(register.next);
-        register.taken.insert(ticket, (name.clone(), permits));
-        Some(ticket)
+        !register.closed
     }
 
     /// Removes a grant. Returns `false` if the close of the client has given it back.
-    pub(crate) fn remove(&self, ticket: TakenTicket) -> bool {
-        let taken = self.0.lock().taken.remove(&ticket);
+    pub(crate) fn remove(&self, number: HoldNumber) -> bool {
+        let taken = self.0.lock().taken.remove(&number);
         taken.is_some()
     }
 
