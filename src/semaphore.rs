@@ -336,11 +336,8 @@ impl Semaphore {
             return self.name.checked().map(|_| false);
         }
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            let call = |once: &Once| semaphore::release(name, once, permits.into(), makes);
-            let again = |given_up: &Once, _: &Once| call(given_up).map(drop);
-            let request = Numbered { given_up: Some(&again), ..Numbered::new(name, &call) };
-            let returned = engine.returns_permits(name, permits, || engine.sender.once_within(&request))?;
-            Ok(returned != Returned::Gone)
+            let send = |request: Numbered<'_, _>| engine.sender.once_within(&request);
+            Ok(engine.return_permits(name, permits.into(), makes, send)? != Returned::Gone)
         })
     }
 
@@ -404,17 +401,12 @@ impl Permits {
         if !engine.cells.taken.remove(number) {
             return Err(Error::new(ErrorKind::Closed, "the client was closed, and gave the permits back"));
         }
-        let (name, permits) = (&self.name, self.permits);
-        let call = |once: &Once| semaphore::release(name, once, permits.into(), false);
-        let given_up = |given_up: &Once, _: &Once| call(given_up).map(drop);
-        let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let returned = engine.returns_permits(name, permits, || engine.sender.once_to_end(&request, limit))?;
-        if returned == Returned::Gone {
+        if engine.give_back_permits(&self.name, self.permits.into(), limit(&engine.config))? == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
             return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
         }
         engine.config.observe(|observer| {
-            let semaphore = (name.to_string(), LockKind::Semaphore, None, self.owner.to_string());
+            let semaphore = (self.name.to_string(), LockKind::Semaphore, None, self.owner.to_string());
             observer.released(&LockReleased::of(semaphore, self.since.until(Instant::now())));
         });
         Ok(())

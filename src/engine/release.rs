@@ -13,7 +13,6 @@ use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::kinds::semaphore::Returned;
 use crate::kinds::{Queueing, Waking};
 use crate::name::LockName;
 use crate::script::{Released, Side};
@@ -40,7 +39,7 @@ pub(crate) struct Publishing<'a> {
 
 impl Publishing<'_> {
     /// Takes the number of clients that received the message. Returns what the number tells of other clients.
-    fn published(&self, receivers: Option<u64>) -> Rivals {
+    pub(super) fn published(&self, receivers: Option<u64>) -> Rivals {
         if let Some(channel) = &self.heard_on
             && receivers.is_none_or(|receivers| receivers == 0)
         {
@@ -239,7 +238,7 @@ impl Engine {
     }
 
     /// Announces a message of this process, which is no news here.
-    fn publishes(&self, name: &LockName, channel: impl FnOnce() -> String) -> Publishing<'_> {
+    pub(super) fn publishes(&self, name: &LockName, channel: impl FnOnce() -> String) -> Publishing<'_> {
         let node = self.sender.node(name);
         let hub = self.cells.hub(&node.server);
         let heard_on = hub.expect_own(channel);
@@ -256,25 +255,6 @@ impl Engine {
             (_, rivals) => rivals,
         };
         self.cells.stand_backs.released(&hold.name, rivals)
-    }
-
-    /// Runs a request that returns permits to a semaphore, and counts it as a release if nothing was free before. The
-    /// reply tells what was free before, and the number of clients that received the message.
-    pub(crate) fn returns_permits(
-        &self,
-        name: &LockName,
-        permits: u32,
-        request: impl FnOnce() -> Result<Returned>,
-    ) -> Result<Returned> {
-        let publishing = self.publishes(name, || name.semaphore_channel().text());
-        let reply = request();
-        let (was_free, receivers) = match reply {
-            Ok(Returned::Done { free, receivers }) => (free - i64::from(permits), receivers),
-            Ok(Returned::Gone) | Err(_) => (0, None),
-        };
-        let rivals = publishing.published(receivers);
-        self.cells.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
-        reply.inspect(|returned| self.wake_takers(name, *returned))
     }
 
     /// Runs a request that ends the holds of a name on a side, of whatever owner. The holds of this process are lost

@@ -1,5 +1,7 @@
 //! One thread that takes permits of a semaphore, and how permits are given back.
 
+use std::time::Duration;
+
 use crate::cancel::Cancel;
 use crate::engine::acquire::waiting::{Asker, WaitOn, Waiting};
 use crate::engine::caller::{Caller, closed};
@@ -15,7 +17,7 @@ use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::script::once::Once;
 use crate::state::exchange::Bounds;
-use crate::state::stand_back::Turn;
+use crate::state::stand_back::{Rivals, Turn};
 use crate::state::wait_loop::{LONGEST_SLEEP, TakeOutcome};
 use crate::time::Instant;
 
@@ -77,17 +79,38 @@ impl Engine {
             return Ok(());
         }
         // `close()` waits for this call.
-        let (limit, command_timeout) = (self.config.drop_timeout, self.config.command_timeout);
-        self.give_back_permits(name, permits.into(), Bounds::within(Instant::now(), limit, command_timeout));
+        let _ = self.give_back_permits(name, permits.into(), self.config.drop_timeout);
         Err(closed())
     }
 
-    /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `bounds`.
-    pub(crate) fn give_back_permits(&self, name: &LockName, permits: i64, bounds: Bounds) {
-        let call = |once: &Once| semaphore::release(name, once, permits, false).map(drop);
-        let given_up = |given_up: &Once, _: &Once| call(given_up);
-        let request = Numbered { given_up: Some(&given_up), persists: true, ..Numbered::new(name, &call) };
-        let _ = self.sender.once(&request, bounds, None);
+    /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `limit`.
+    pub(crate) fn give_back_permits(&self, name: &LockName, permits: i64, limit: Duration) -> Result<Returned> {
+        let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
+        self.return_permits(name, permits, false, |request| {
+            self.sender.once(&Numbered { persists: true, ..request }, bounds, None)
+        })
+    }
+
+    /// Returns permits to a semaphore by a request that `send` sends; `makes` as for [`semaphore::release`]. Counts as a
+    /// release if nothing was free before.
+    pub(crate) fn return_permits(
+        &self,
+        name: &LockName,
+        permits: i64,
+        makes: bool,
+        send: impl FnOnce(Numbered<'_, Returned>) -> Result<Returned>,
+    ) -> Result<Returned> {
+        let call = |once: &Once| semaphore::release(name, once, permits, makes);
+        let given_up = |given_up: &Once, _: &Once| call(given_up).map(drop);
+        let publishing = self.publishes(name, || name.semaphore_channel().text());
+        let reply = send(Numbered { given_up: Some(&given_up), ..Numbered::new(name, &call) });
+        let (was_free, receivers) = match reply {
+            Ok(Returned::Done { free, receivers }) => (free - permits, receivers),
+            Ok(Returned::Gone) | Err(_) => (0, None),
+        };
+        let rivals = publishing.published(receivers);
+        self.cells.stand_backs.released(name, if was_free > 0 { Rivals::Unknown } else { rivals });
+        reply.inspect(|returned| self.wake_takers(name, *returned))
     }
 
     /// Wakes callers of this process for whom permits are free by now, where no client heard of them.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::config::Config;
 use crate::engine::caller::Caller;
 use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once::SendResult;
@@ -104,12 +103,6 @@ impl Sender {
     pub(crate) fn once_within<T>(&self, request: &Numbered<'_, T>) -> Result<T> {
         let limit = self.config.command_timeout;
         self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None, false)))
-    }
-
-    /// Sends a numbered request within `limit`, also for a client that closes.
-    pub(crate) fn once_to_end<T>(&self, request: &Numbered<'_, T>, limit: fn(&Config) -> Duration) -> Result<T> {
-        let (limit, command_timeout) = (limit(&self.config), self.config.command_timeout);
-        self.once(request, Bounds::within(Instant::now(), limit, command_timeout), None)
     }
 
     /// Reads a counter; 0 without a key.
