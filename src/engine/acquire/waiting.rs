@@ -10,14 +10,14 @@ use crate::engine::cells::Ahead;
 use crate::engine::cells::hub::Subscription;
 use crate::engine::cells::queues::Position;
 use crate::engine::cells::successor::{Handed, Successor};
-use crate::engine::cells::waiters::{Listed, Waiter};
+use crate::engine::cells::waiters::Listed;
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Wait};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::{Kind, Queueing, Waking};
-use crate::listing::{InEvents, LockKind};
+use crate::listing::{InEvents, LockKind, LockWaiter};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
@@ -328,15 +328,15 @@ impl<'a> Waiting<'a> {
         let waited = self.started.until(Instant::now());
         let lasts = waited >= self.engine.config.watchdog_timeout;
         if self.listed.is_none() {
-            let waiter = Waiter {
-                name: self.name.clone(),
+            let waiter = LockWaiter {
+                name: self.name.to_string(),
+                owner: owner.to_string(),
                 kind,
-                owner: owner.clone(),
-                number: thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number),
-                thread: thread::current(),
-                since: self.started,
+                thread: thread.as_ref().map_or_else(|| ThreadId::current().number(), ThreadId::number).0,
+                thread_name: thread::current().name().map(str::to_owned),
+                waited,
             };
-            self.listed = Some(self.engine.cells.waiters.list(*number, waiter));
+            self.listed = Some(self.engine.cells.waiters.list(*number, self.started, waiter));
         }
         let config = &self.engine.config;
         if !std::mem::replace(&mut self.has_slept, true) {
