@@ -12,6 +12,7 @@ use crate::conn::{Cluster, Dialer, MakesDialers, Master, Server, Standalone, Tar
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::Hold;
 use crate::inspection::Inspection;
 use crate::kinds::{Backoff, Fair, Fenced, Group, Kind, Plain, Spin, TokenLock, TokenOptions};
 use crate::latch::CountDownLatch;
@@ -210,7 +211,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_fenced_lock(&self, name: impl AsRef<str>) -> Lock<FencingToken> {
-        Lock::fenced(&self.handle, Arc::new(Fenced), self.handle.name(name.as_ref()))
+        Lock::carrying(Hold::token, &self.handle, Arc::new(Fenced), self.handle.name(name.as_ref()))
     }
 
     /// Returns the read-write lock of this name. Redisson's `getReadWriteLock`.

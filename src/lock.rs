@@ -158,12 +158,6 @@ impl Lock {
     }
 }
 
-impl Lock<FencingToken> {
-    pub(crate) fn fenced(handle: &Handle, kind: Arc<dyn Kind>, name: GivenName) -> Self {
-        Self::carrying(Hold::token, handle, kind, name)
-    }
-}
-
 impl<T> Lock<T> {
     /// A lock whose guards carry a part of their hold.
     pub(crate) fn carrying(
