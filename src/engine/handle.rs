@@ -134,20 +134,21 @@ impl Handle {
 
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
-        let given = GivenName::new(self.0.0.full_name(name));
-        if self.has_slots() { given.in_one_slot(false) } else { given }
+        self.in_one_slot(GivenName::new(self.0.0.full_name(name)), false)
     }
 
     /// The name of a latch that stands in Redis.
     pub(crate) fn name_of_latch(&self, name: &str) -> GivenName {
-        let given = GivenName::new(self.0.0.full_name(name));
-        if self.has_slots() { given.in_one_slot(true) } else { given }
+        self.in_one_slot(GivenName::new(self.0.0.full_name(name)), true)
     }
 
     /// The name of a value of the group.
     pub(crate) fn name_of_value(&self, group: &str, value: &str) -> GivenName {
-        let given = GivenName::of_value(&self.0.0.full_name(group), value);
-        if self.has_slots() { given.in_one_slot(false) } else { given }
+        self.in_one_slot(GivenName::of_value(&self.0.0.full_name(group), value), false)
+    }
+
+    fn in_one_slot(&self, given: GivenName, is_latch: bool) -> GivenName {
+        if self.has_slots() { given.in_one_slot(is_latch) } else { given }
     }
 }
 
