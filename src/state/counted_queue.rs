@@ -18,8 +18,6 @@ use crate::system::HashMap;
 pub(crate) struct CountedQueues<Key, Waiter> {
     next: u64,
     queues: HashMap<Key, VecDeque<QueueEntry<Waiter>>>,
-    /// The memory of the queue that became empty last, for the next one.
-    spare: Option<VecDeque<QueueEntry<Waiter>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,7 +40,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         self.next += 1;
         let number = if is_oldest { 0 } else { self.next };
         let entry = QueueEntry { number, wish, rung: None, asks: None, is_hinted: false, waiter };
-        let queue = self.queues.entry(key.clone()).or_insert_with(|| self.spare.take().unwrap_or_default());
+        let queue = self.queues.entry(key.clone()).or_default();
         queue.insert(if is_oldest { 0 } else { queue.len() }, entry);
         number
     }
@@ -153,7 +151,7 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         // Its last answer may be older than a hint, such as that the lock was forced open since.
         let free = free.filter(|_| !left.is_hinted);
         if queue.is_empty() {
-            self.spare = Some(same_key.remove()).filter(|spare| spare.capacity() <= MOST_SPARE);
+            same_key.remove();
             return vec![];
         }
         let mut wakes = free.map_or_else(Vec::new, |free| self.ring(key, free, left.asks));
@@ -181,12 +179,9 @@ fn is_let_through<Waiter>(queue: &VecDeque<QueueEntry<Waiter>>, at: usize) -> bo
 
 impl<Key, Waiter> Default for CountedQueues<Key, Waiter> {
     fn default() -> Self {
-        Self { next: 0, queues: HashMap::default(), spare: None }
+        Self { next: 0, queues: HashMap::default() }
     }
 }
-
-/// A larger queue gives its memory back.
-const MOST_SPARE: usize = 64;
 
 #[cfg(test)]
 mod model;
