@@ -197,7 +197,7 @@ impl Renewer {
             }
         };
         self.rounds.wrote(sent.until(answered), renewals);
-        let (mut halved, mut failed, mut cause) = (vec![], vec![], None);
+        let (mut parted, mut failed, mut cause) = (vec![], vec![], None);
         for (request, outcome) in requests.iter().zip(outcomes) {
             let error = match outcome {
                 Ok(answers) if answers.len() == request.len() => {
@@ -210,7 +210,7 @@ impl Renewer {
             };
             // Redis refuses the whole request for one key, so the others are asked about without it.
             if error.forbids_a_key() && request.len() > 1 {
-                halved.push(request);
+                parted.push(request);
             } else {
                 failed.extend(request);
                 cause.get_or_insert(error);
@@ -219,14 +219,10 @@ impl Renewer {
         if let Some(error) = cause {
             self.failed(host, (sent, answered), &failed, error);
         }
-        halved.into_iter().for_each(|request| self.send_halves(host, request));
-    }
-
-    fn send_halves(&mut self, host: &mut impl RenewalHost, request: &[&Due]) {
-        let (one, other) = request.split_at(request.len() / 2);
-        let renewals = usize::from(!request[0].turn.is_look());
-        self.send_batch(host, vec![one.to_vec()], renewals);
-        self.send_batch(host, vec![other.to_vec()], renewals);
+        for request in parted {
+            let renewals = usize::from(!request[0].turn.is_look());
+            self.send_batch(host, request.iter().map(|due| vec![*due]).collect(), renewals);
+        }
     }
 
     /// Asks about a hold whose key may be on another server while its slot moves.
