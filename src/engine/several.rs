@@ -200,7 +200,7 @@ impl Members {
         match self.form.limit_each() {
             Some(limit_each) => {
                 let left = Instant::now().until(began.after(limit)).max(LONGEST_FAREWELL.min(limit));
-                once(limit_each.min(left))
+                Bounds::once(Instant::now(), limit_each.min(left))
             }
             None => Bounds::within(began, limit, engine.config.command_timeout),
         }
@@ -288,12 +288,6 @@ fn in_shares<T>(parts: impl IntoIterator<Item = (Option<Bundle>, T)>) -> Vec<Vec
         }
     }
     shares.into_iter().map(|(_, share)| share).collect()
-}
-
-/// The bounds of a request that is sent once, and waits for so long.
-pub(crate) fn once(limit: Duration) -> Bounds {
-    let now = Instant::now();
-    Bounds { retry_until: now, repeat: false, ..Bounds::within(now, limit, limit) }
 }
 
 /// The longest delay of a call that is over by its giving back; the background goes on.

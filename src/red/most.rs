@@ -7,7 +7,7 @@ use super::votes::{Verdict, Vote, Votes, majority};
 use crate::engine::acquire::waiting::Waiting;
 use crate::engine::several::asking::{self, Heard, Reply};
 use crate::engine::several::giving_back::reenter_at_once;
-use crate::engine::several::{LONGEST_FAREWELL, Take, once};
+use crate::engine::several::{LONGEST_FAREWELL, Take};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::Waking;
@@ -119,7 +119,7 @@ impl<'a> Most<'a> {
 
     fn give_back(&mut self) {
         let limit = self.limit();
-        self.take.give_back(|_| true, |_| once(limit));
+        self.take.give_back(|_| true, |_| Bounds::once(Instant::now(), limit));
     }
 
     /// The time limit of the next request to one server.
@@ -259,7 +259,7 @@ impl Drop for Most<'_> {
 
 /// The bounds of one request to one server: sent once, if the server is fit for it.
 fn at_nodes(limit: Duration, fitness: Fitness) -> Bounds {
-    Bounds { fitness, ..once(limit) }
+    Bounds { fitness, ..Bounds::once(Instant::now(), limit) }
 }
 
 /// The advice about a server that started lately.

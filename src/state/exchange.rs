@@ -42,6 +42,16 @@ impl Bounds {
         Self { retry_until: end, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 
+    /// Limits a request that is sent once to `limit`.
+    pub(crate) fn once(now: Instant, limit: Duration) -> Self {
+        Self { retry_until: now, repeat: false, ..Self::within(now, limit, limit) }
+    }
+
+    /// These bounds, ended by `limit`.
+    pub(crate) fn ended_by(self, limit: Instant) -> Self {
+        Self { retry_until: self.retry_until.min(limit), end: self.end.min(limit), ..self }
+    }
+
     /// The time limits of an attempt at `now`.
     pub(crate) fn limits(self, now: Instant) -> Limits {
         let end = now.after(self.command_timeout).min(self.end);

@@ -52,7 +52,7 @@ impl Engine {
         let answer = kind.map(|kind| {
             let node = self.sender.node(name);
             node.asking_begins(now);
-            let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+            let bounds = Bounds { fences: false, ..Bounds::once(now, limit) };
             let answer = self.sender.send(&kind.holder(name), bounds, None);
             node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
             answer

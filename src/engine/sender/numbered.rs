@@ -88,7 +88,7 @@ impl Sender {
     fn send_while_remembered<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
-            let outcome = self.send(call, ended_by(bounds, limit), caller);
+            let outcome = self.send(call, bounds.ended_by(limit), caller);
             let Err(failed) = &outcome else { return outcome };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
@@ -166,11 +166,6 @@ impl Sender {
     }
 }
 
-/// These bounds, ended by `limit`.
-fn ended_by(bounds: Bounds, limit: Instant) -> Bounds {
-    Bounds { retry_until: bounds.retry_until.min(limit), end: bounds.end.min(limit), ..bounds }
-}
-
 /// The margin covers requests that were sent just before.
 const LONGEST_ENDING: Duration = once::MEMORY.saturating_sub(Duration::from_secs(60));
 /// The rest of the memory is for the background.
@@ -186,7 +181,7 @@ mod tests {
     fn no_copy_is_sent_after_its_number_is_forgotten() {
         let now = Instant::from_millis(1_000_000);
         let day = Duration::from_secs(86_400);
-        let bounds = ended_by(Bounds::within(now, day, day), now.after(LONGEST_REPETITION));
+        let bounds = Bounds::within(now, day, day).ended_by(now.after(LONGEST_REPETITION));
         for last in [bounds.retry_until, bounds.end] {
             assert!(last < now.after(once::MEMORY), "a copy after the memory would take permits again");
         }

@@ -117,7 +117,12 @@ impl<'a> All<'a> {
             let engine = request.engine;
             if let Some(hold) = request.held_by(self.take.thread.as_ref()) {
                 let bounds = engine.sender.bounds_of_call(request.name, self.take.wait.deadline());
-                let grant = engine.reenter(request, &hold, self.take.caller, until(self.end, bounds));
+                let grant = engine.reenter(
+                    request,
+                    &hold,
+                    self.take.caller,
+                    self.end.map_or(bounds, |end| bounds.ended_by(end)),
+                );
                 self.granted(place, grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
             }
@@ -149,7 +154,8 @@ impl<'a> All<'a> {
         }
         let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not)).collect();
         let end = self.end;
-        let replies = asking::ask_at_once(asking, self.take.caller, |_, bounds| until(end, bounds));
+        let replies =
+            asking::ask_at_once(asking, self.take.caller, |_, bounds| end.map_or(bounds, |end| bounds.ended_by(end)));
         let mut failed = None;
         for (place, heard) in missing.into_iter().zip(replies) {
             match heard.reply {
@@ -240,11 +246,6 @@ impl<'a> All<'a> {
         self.take.grants[place] = Some(grant);
         self.rounds.granted(place);
     }
-}
-
-/// These bounds, ended with the call.
-fn until(end: Option<Instant>, bounds: Bounds) -> Bounds {
-    end.map_or(bounds, |end| Bounds { end: bounds.end.min(end), ..bounds })
 }
 
 /// The bounds of what a call does besides taking: the rest of its time, or a moment.

@@ -9,7 +9,6 @@ use super::{SOON, TIMEOUT, eventually};
 use crate::conn::scripted::{Reaction, Scripted, Seen};
 use crate::conn::{Server, Standalone};
 use crate::engine::sender::exactly_once::{Answer, Outgoing, send_all};
-use crate::engine::several::once;
 use crate::error::ErrorKind;
 use crate::name::LockName;
 use crate::script::{Call, Script};
@@ -195,7 +194,7 @@ fn a_dead_node_is_asked_once_and_not_waited_for() {
     // The first requests find out, the others are not sent.
     for _ in 0..2 {
         let fitness = Fitness { is_up: true, ..Fitness::default() };
-        let send = |topology| send(topology, call, Bounds { fitness, ..once(SOON) });
+        let send = |topology| send(topology, call, Bounds { fitness, ..Bounds::once(Instant::now(), SOON) });
         for answer in send_all(closed.iter().map(send).collect(), None) {
             assert!(answer.unwrap_err().in_doubt.is_none());
         }
