@@ -102,9 +102,9 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         Queueing::Line
     }
 
-    /// The way in which a waiter learns that the lock may be free.
-    fn waking(&self) -> Waking {
-        Waking::Message
+    /// The pauses of waiters, for a kind without messages.
+    fn pauses(&self) -> Option<Backoff> {
+        None
     }
 
     /// Whether processes stand back for each other. Readers exclude no reader, and a queue in Redis has an order.
@@ -252,20 +252,11 @@ pub(crate) enum Queueing {
     Line,
     /// Each thread asks, because several threads may hold the lock.
     Together,
-    /// Each thread joins the queue in Redis, and leaves the queue when it gives up.
+    /// Each thread joins the queue in Redis, hears messages on a channel of its own, and leaves the queue when it gives
+    /// up.
     InRedis,
     /// Threads queue by their wish of a count, and a message wakes the threads whose wishes fit.
     Counted(u32),
-}
-
-/// The way in which a waiter learns that the lock may be free.
-pub(crate) enum Waking {
-    /// A message on a channel of all waiters.
-    Message,
-    /// A message on a channel of its own.
-    OwnMessage,
-    /// No message: the waiter asks after pauses.
-    Pauses(Backoff),
 }
 
 /// The message "unlocked", as every client of these locks understands it.

@@ -116,7 +116,7 @@ impl Engine {
         let held = self.cells.registry.all();
         // Permits are held beside the key of their name, which needs no time to live.
         let has_key = |hold: &HoldState| hold.kind.held_under(&hold.name)[..] == *hold.name.key();
-        let held = held.iter().filter(|hold| has_key(hold) && self.sender.is_on(server, &hold.name));
+        let held = held.iter().filter(|hold| has_key(hold) && Arc::ptr_eq(server, &self.sender.server(&hold.name)));
         let locks: Vec<LockName> = held.map(|hold| hold.name.clone()).collect();
         // A prefix that makes invalid names has no locks.
         let (named, bare) = (GivenName::new(self.full_name(SAMPLE)), GivenName::new(SAMPLE.into()));

@@ -13,7 +13,7 @@ use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::LockReleased;
-use crate::kinds::{Queueing, Waking};
+use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::script::{Released, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -247,12 +247,12 @@ impl Engine {
 
     /// Counts a release. Returns whether the next thread of this process may ask at once.
     fn turn_goes_on(&self, hold: &HoldState, rivals: Rivals) -> bool {
-        let rivals = match (hold.kind.waking(), rivals) {
+        let rivals = match rivals {
             _ if !hold.kind.stands_back() => return false,
-            (Waking::Pauses(_), _) => Rivals::MayPoll,
+            _ if hold.kind.pauses().is_some() => Rivals::MayPoll,
             // One message tells of all released values of a group.
-            (_, Rivals::Listen(0)) if hold.name != hold.name.whole() => Rivals::Unknown,
-            (_, rivals) => rivals,
+            Rivals::Listen(0) if hold.name != hold.name.whole() => Rivals::Unknown,
+            rivals => rivals,
         };
         self.cells.stand_backs.released(&hold.name, rivals)
     }

@@ -143,10 +143,6 @@ impl Sender {
         self.topology.route(name.key()).server
     }
 
-    pub(crate) fn is_on(&self, server: &Arc<Server>, name: &LockName) -> bool {
-        Arc::ptr_eq(server, &self.server(name))
-    }
-
     pub(crate) fn node(&self, name: &LockName) -> &Arc<Node> {
         let server = self.server(name);
         self.nodes.get(server.number(), || Node::new(server.clone()))

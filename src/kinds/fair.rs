@@ -1,6 +1,6 @@
 //! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
-use super::{AcquireArgs, Kind, Queueing, UNLOCKED, Waking, only_once, prelude::*, stays};
+use super::{AcquireArgs, Kind, Queueing, UNLOCKED, only_once, prelude::*, stays};
 
 static ACQUIRE: Script = lua!("fair/acquire.lua");
 static RELEASE: Script = lua!("fair/release.lua");
@@ -21,10 +21,6 @@ impl Kind for Fair {
 
     fn queueing(&self) -> Queueing {
         Queueing::InRedis
-    }
-
-    fn waking(&self) -> Waking {
-        Waking::OwnMessage
     }
 
     fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {

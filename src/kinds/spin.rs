@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{Kind, Waking, prelude::*};
+use super::{Kind, prelude::*};
 use crate::system::random;
 use crate::time::up_to;
 
@@ -101,8 +101,8 @@ impl Kind for Spin {
         LockKind::Spin
     }
 
-    fn waking(&self) -> Waking {
-        Waking::Pauses(self.backoff.clone())
+    fn pauses(&self) -> Option<Backoff> {
+        Some(self.backoff.clone())
     }
 
     fn channel<'a>(&self, _: &'a LockName, _: &'a OwnerId) -> Joined<'a> {

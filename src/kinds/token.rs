@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{AcquireArgs, Backoff, Kind, Waking, only_once, prelude::*, renew_by};
+use super::{AcquireArgs, Backoff, Kind, only_once, prelude::*, renew_by};
 use without_scripts::{CompareAndDelete, TokenValue};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
@@ -236,9 +236,9 @@ impl Kind for TokenLock {
         OwnerId::encoded((self.0.value)(&owner.to_string()))
     }
 
-    fn waking(&self) -> Waking {
+    fn pauses(&self) -> Option<Backoff> {
         let Backoff(pauses) = self.0.backoff.clone();
-        Waking::Pauses(Backoff::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE))))
+        Some(Backoff::new(move |tries| pauses(tries).map(|pause| pause.min(LONGEST_PAUSE))))
     }
 
     fn channel<'a>(&self, _: &'a LockName, _: &'a OwnerId) -> Joined<'a> {

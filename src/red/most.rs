@@ -10,7 +10,7 @@ use crate::engine::several::giving_back::reenter_at_once;
 use crate::engine::several::{LONGEST_FAREWELL, Take};
 use crate::engine::{AcquireRequest, Engine, Grant, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::kinds::Waking;
+use crate::kinds::Queueing;
 use crate::state::exchange::Bounds;
 use crate::state::wait_loop::{TakeOutcome, WaitLoop};
 use crate::system::random;
@@ -230,7 +230,7 @@ impl WaitLoop for Most<'_> {
         let mut is_new = false;
         if self.hears_messages {
             for (request, waiting) in self.take.requests.iter().zip(&mut self.waiting) {
-                if matches!(request.kind.waking(), Waking::Message) {
+                if request.kind.queueing() != Queueing::InRedis {
                     // A node that refuses to be listened to is asked again after a pause.
                     is_new |= waiting.arm().unwrap_or(false);
                 }

@@ -180,7 +180,8 @@ impl<'a> Acquisition<'a> {
                     }
                     Attempt::OtherKind => Err(self.engine.sender.other_kind(self.request.name)),
                     Attempt::Busy { ttl_ms } => {
-                        self.waiting.heard_busy();
+                        // Nothing is left for the other threads.
+                        self.waiting.position.iter().for_each(|position| position.answered(0));
                         // One millisecond is added, because the key is gone only after its last millisecond.
                         Ok(TakeOutcome::Busy(
                             u64::try_from(ttl_ms)
@@ -204,9 +205,6 @@ impl<'a> Acquisition<'a> {
 
     /// Leaves the line. What was handed to this thread meanwhile is cleared away with the acquisition.
     fn leave_succession(&mut self) {
-        if !self.waiting.is_in_succession() {
-            return;
-        }
         self.waiting.leave_queue();
         match self.waiting.leave_succession() {
             Some(Handed::Granted { unfenceable, .. }) => {

@@ -16,7 +16,7 @@ use crate::engine::request::{AcquireRequest, Wait};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
 use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
-use crate::kinds::{Kind, Queueing, Waking};
+use crate::kinds::{Backoff, Kind, Queueing};
 use crate::listing::{InEvents, LockKind, LockWaiter};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -157,7 +157,7 @@ impl<'a> Waiting<'a> {
     /// Waits while other threads of this process, and other processes, have their turn.
     fn stand_back(&mut self) -> Result<()> {
         // One thread asks for all that poll, each of which has a number of tries.
-        if matches!(self.waking(), Waking::Pauses(_)) || !self.is_ahead() {
+        if self.pauses().is_some() || !self.is_ahead() {
             self.join_queue();
             self.wait_in_line()?;
             if !self.may_go_on() {
@@ -213,11 +213,6 @@ impl<'a> Waiting<'a> {
         self.successor.as_ref().is_none_or(|successor| successor.wakes())
     }
 
-    /// Whether a release can have chosen this owner.
-    pub(crate) fn is_in_succession(&self) -> bool {
-        self.successor.is_some()
-    }
-
     /// Ends the part of this owner in the line. Returns what was handed to it.
     pub(crate) fn leave_succession(&mut self) -> Option<Handed> {
         self.successor.take()?.leaves()
@@ -235,11 +230,6 @@ impl<'a> Waiting<'a> {
         let bounds = |deadline| self.engine.sender.bounds(mute_since, began, now, deadline);
         let (own, all) = (bounds(self.deadline), bounds(deadline));
         Bounds { retry_until: own.retry_until.min(all.retry_until), end: own.end.min(all.end), ..own }
-    }
-
-    /// Takes the answer "busy", which leaves nothing for the other threads.
-    pub(crate) fn heard_busy(&self) {
-        self.position.iter().for_each(|position| position.answered(0));
     }
 
     /// The longest sleep of a thread that another thread asks for; `None` when this thread must ask itself.
@@ -274,8 +264,8 @@ impl<'a> Waiting<'a> {
         self.lock.map_or_else(|| self.channel.to_owned(), of_lock)
     }
 
-    fn waking(&self) -> Waking {
-        self.lock.map_or(Waking::Message, Kind::waking)
+    fn pauses(&self) -> Option<Backoff> {
+        self.lock?.pauses()
     }
 
     fn subject(&self) -> Subject {
@@ -296,8 +286,11 @@ impl<'a> Waiting<'a> {
         self.position.is_some() && matches!(self.queueing, Queueing::Counted(_))
     }
 
-    /// Subscribes to the channel. Returns whether a message could be missed before, so that the thread must ask again.
+    /// Subscribes to the channel, if there is one. Returns whether a message could be missed before, so that the thread must ask again.
     pub(crate) fn arm(&mut self) -> Result<bool> {
+        if self.pauses().is_some() {
+            return Ok(false);
+        }
         self.follow();
         let (hub, mut subscription) = (self.engine.cells.hub(&self.node.server), self.subscription.take());
         let outcome = hub.arm(&mut subscription, &self.subject(), || self.channel(), self.caller.bell());
@@ -418,15 +411,14 @@ where
 
     fn pause(&mut self, busy: Duration) -> Option<Duration> {
         let waiting = (self.waiting)(self.host);
-        let pauses = match waiting.waking() {
-            Waking::Message => return Some(busy.min(LONGEST_SLEEP)),
-            Waking::OwnMessage => return Some(busy.min(LONGEST_SLEEP_IN_A_QUEUE)),
-            Waking::Pauses(pauses) => pauses,
+        let Some(Backoff(pauses)) = waiting.pauses() else {
+            let in_redis = waiting.queueing == Queueing::InRedis;
+            return Some(busy.min(if in_redis { LONGEST_SLEEP_IN_A_QUEUE } else { LONGEST_SLEEP }));
         };
         // This thread asks for all threads in its line, as often as they would.
         let threads = waiting.position.as_ref().map_or(1, Position::threads);
         let threads = u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
-        match (pauses.0)(waiting.tries.div_ceil(threads)) {
+        match pauses(waiting.tries.div_ceil(threads)) {
             // A wait without limit has no last try.
             None if waiting.wait == Wait::ForEver => Some(LONGEST_SLEEP),
             // A sleep beyond the time to live of the holder is useless.
@@ -437,7 +429,7 @@ where
     fn arm(&mut self) -> Result<bool> {
         let waiting = (self.waiting)(self.host);
         waiting.join_queue();
-        if matches!(waiting.waking(), Waking::Pauses(_)) { Ok(false) } else { waiting.arm() }
+        waiting.arm()
     }
 
     fn sleep(&mut self, until: Instant) -> Result<()> {

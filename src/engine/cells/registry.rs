@@ -142,11 +142,6 @@ impl Registry {
         holds.under(name).iter().filter(|hold| hold.name.overlaps(name)).cloned().collect()
     }
 
-    /// The number of holds under the key of this lock.
-    pub(crate) fn count_under(&self, name: &LockName) -> usize {
-        self.0.lock().under(name).len()
-    }
-
     /// Returns those of the keys that have watched holds, as names of whole keys.
     pub(crate) fn watched(&self, keys: &[String]) -> Vec<LockName> {
         let holds = self.0.lock();

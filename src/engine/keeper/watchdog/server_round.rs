@@ -202,7 +202,7 @@ impl RenewalHost for ServerRound<'_> {
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
         let registry = &self.keeper.cells.registry;
-        let names = self.watchdog.take_names(Instant::now(), |name| registry.count_under(name));
+        let names = self.watchdog.take_names(Instant::now(), |name| registry.under(name).len());
         names.iter().flat_map(|name| registry.under(name)).collect()
     }
 
@@ -250,8 +250,7 @@ impl RenewalHost for ServerRound<'_> {
         let (now, hold, sender) = (Instant::now(), &due.hold, &self.keeper.sender);
         // A slot that moves may take longer than the watchdog can wait: the next round tries again. A late renewal
         // finds its owner or changes nothing, so it needs no fence.
-        let limit = now.until(deadline);
-        let bounds = Bounds { retry_until: now, repeat: false, fences: false, ..Bounds::within(now, limit, limit) };
+        let bounds = Bounds { fences: false, ..Bounds::once(now, now.until(deadline)) };
         let (call, confirmation) = match renewal(self, due) {
             Some(renewal) => {
                 let needs = hold.needs().map(|needs| needs.at_most(self.longest_wait()));
