@@ -40,26 +40,28 @@ impl Keeper {
         bounds: Bounds,
     ) -> Result<Option<PartRelease<'a>>> {
         let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
-        // The numbers are those of the turn: before it, another request may raise what was promised.
-        match self.remaining(hold) {
-            Ok(remaining) => {
-                turn.written();
-                Ok(Some(PartRelease { hold, remaining, ends, turn }))
-            }
+        match self.part_in(hold, turn, ends) {
             Err(Phase::Lost(loss)) => Err(self.lost(hold, loss)),
-            Err(_) => {
-                if ends {
-                    self.clear_away(hold, turn.take_in_doubt());
-                }
-                Ok(None)
-            }
+            part => Ok(part.ok()),
         }
     }
 
-    fn remaining(&self, hold: &Arc<HoldState>) -> result::Result<Remaining, Phase> {
-        let remaining = self.with_ledger(hold, |ledger, now| ledger.remaining(now));
+    /// The write of what remains. The numbers are those of the turn: before it, another request may raise what was
+    /// promised. A hold that is over needs none, and is cleared away if no last release follows: its last guard may have
+    /// been dropped without a turn.
+    fn part_in<'a>(
+        &self,
+        hold: &'a Arc<HoldState>,
+        turn: RequestTurn<'a>,
+        ends: bool,
+    ) -> result::Result<PartRelease<'a>, Phase> {
+        let (remaining, is_empty) = self.with_ledger(hold, |ledger, now| (ledger.remaining(now), ledger.is_empty()));
         self.schedule_if_observed(hold);
-        remaining
+        turn.written();
+        if is_empty && remaining.is_err_and(|phase| phase != Phase::Releasing) {
+            self.clear_away(hold, turn.take_in_doubt());
+        }
+        Ok(PartRelease { hold, remaining: remaining?, ends, turn })
     }
 
     /// Takes the outcome of the request.
@@ -128,20 +130,7 @@ impl Keeper {
         if !turn.has_unwritten() {
             return true;
         }
-        // The turn excludes requests of the hold with other counts.
-        let Ok(remaining) = self.remaining(hold) else {
-            turn.written();
-            let in_doubt = turn.take_in_doubt();
-            if self.with_ledger(hold, |ledger, _| ledger.is_empty()) {
-                // The last guard was dropped meanwhile, perhaps without a turn.
-                self.clear_away(hold, in_doubt);
-            } else {
-                turn.keep_in_doubt(in_doubt);
-            }
-            return true;
-        };
-        turn.written();
-        let part = PartRelease { hold, remaining, ends: false, turn };
+        let Ok(part) = self.part_in(hold, turn, false) else { return true };
         let outcome = self.sender.send_after(part.turn.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         if self.learn_of_part(&part, outcome).is_err() {
