@@ -7,11 +7,10 @@
 //! | Subscribed | no message is missed                        | idle, ended by the server, connection lost |
 //! | Leaving    | the UNSUBSCRIBE is in flight                | confirmed, a new waiter, connection lost  |
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::Refusal;
-use crate::name::{INVALIDATIONS, LockName, hashed_part};
+use crate::name::{INVALIDATIONS, LockName};
 use crate::system::HashMap;
 use crate::time::Instant;
 use crate::transport::{Demand, PubSub};
@@ -23,8 +22,6 @@ pub(crate) struct Channels<Waiter> {
     next: u64,
     connected: bool,
     pub_sub: PubSub,
-    /// Whether a batch was refused, so that channels are requested one by one to find the refused one.
-    one_by_one: bool,
     empty_since: Option<Instant>,
 }
 
@@ -205,18 +202,14 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         Message { announced, counted, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
     }
 
-    /// Records that the server refused to subscribe to one of the channels. Returns the waiters to wake.
+    /// Records that the server refused to subscribe to these channels. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn refused(&mut self, channels: &[String], refusal: &Refusal) -> Vec<Waiter> {
-        self.one_by_one |= channels.len() > 1;
         let mut wakes = vec![];
         for channel in channels {
             if let Some(entry) = self.in_state(State::Asked, channel) {
-                entry.state = State::Wanted;
-                if channels.len() == 1 {
-                    entry.refusal = Some(refusal.clone());
-                    wakes.extend(entry.waiters());
-                }
+                (entry.state, entry.refusal) = (State::Wanted, Some(refusal.clone()));
+                wakes.extend(entry.waiters());
             }
         }
         wakes
@@ -266,43 +259,34 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
     }
 
     fn subscribe(&mut self, now: Instant) -> Option<Demand> {
-        let most = if self.one_by_one { 1 } else { MOST_AT_ONCE };
-        let batches = self.batches(most, State::Asked, |entry| entry.is_due(now));
-        self.one_by_one &= batches.is_some();
-        batches.map(|(pub_sub, batches)| Demand::Subscribe(pub_sub, batches))
+        let (pub_sub, batches) = self.batches(State::Asked, |entry| entry.is_due(now))?;
+        Some(Demand::Subscribe(pub_sub, batches))
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
         let is_idle = |entry: &Channel<Waiter>| {
             entry.state == State::Subscribed && entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
         };
-        let (pub_sub, batches) = self.batches(MOST_AT_ONCE, State::Leaving, is_idle)?;
+        let (pub_sub, batches) = self.batches(State::Leaving, is_idle)?;
         Some(Demand::Unsubscribe(pub_sub, batches))
     }
 
-    /// Moves at most so many channels to `state`. Returns the channels, those of one command together, and the kind of
-    /// pub/sub of the command.
-    fn batches(
-        &mut self,
-        most: usize,
-        state: State,
-        fits: impl Fn(&Channel<Waiter>) -> bool,
-    ) -> Option<(PubSub, Vec<Vec<String>>)> {
-        // Requested alone: this channel needs a right of its own, and a refusal must not delay the waiters.
+    /// Moves some channels to `state`. Returns the channels, a command for each, and the kind of pub/sub: a refusal
+    /// concerns one channel, and the sharded channels of one command would have to share a slot.
+    fn batches(&mut self, state: State, fits: impl Fn(&Channel<Waiter>) -> bool) -> Option<(PubSub, Vec<Vec<String>>)> {
         if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
             && fits(entry)
         {
             entry.state = state;
             return Some((PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
         }
-        let mut batches = BTreeMap::<&[u8], Vec<String>>::new();
-        for (channel, entry) in self.channels.iter_mut().filter(|(_, entry)| fits(entry)).take(most) {
+        let fitting = self.channels.iter_mut().filter(|(_, entry)| fits(entry)).take(MOST_AT_ONCE);
+        let moved = |(channel, entry): (&String, &mut Channel<Waiter>)| {
             entry.state = state;
-            // Sharded channels of one command must share a slot, as those with a common hashed part do.
-            let part = if self.pub_sub == PubSub::Sharded { hashed_part(channel.as_bytes()) } else { &[] };
-            batches.entry(part).or_default().push(channel.clone());
-        }
-        (!batches.is_empty()).then(|| (self.pub_sub, batches.into_values().collect()))
+            vec![channel.clone()]
+        };
+        let batches: Vec<_> = fitting.map(moved).collect();
+        (!batches.is_empty()).then_some((self.pub_sub, batches))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::bell::Bell;
+use crate::name::hashed_part;
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
