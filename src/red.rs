@@ -145,31 +145,25 @@ impl Form for Terms {
         "red lock"
     }
 
-    fn kind(&self, _: &[SingleLock]) -> LockKind {
-        LockKind::Red
-    }
-
-    /// `red(a, b)` or `red(a on 3 servers)`.
-    fn name(&self, members: &[SingleLock]) -> String {
-        match members {
+    /// The name is `red(a, b)` or `red(a on 3 servers)`.
+    fn kind_and_name(&self, members: &[SingleLock]) -> Result<(LockKind, String)> {
+        let name = match members {
             [first, others @ ..] if !others.is_empty() && others.iter().all(|other| other.name == first.name) => {
                 format!("red({} on {} servers)", first.name, members.len())
             }
             _ => list("red", members),
-        }
-    }
-
-    fn check(&self, members: &[SingleLock]) -> Result<()> {
-        let bad = |text: String| Err(Error::new(ErrorKind::BadInput, text));
+        };
+        let bad = |text: String| Err(Error::new(ErrorKind::BadInput, text).about(&*name));
         if !NODE_TIMEOUTS.contains(&self.node_timeout) {
             return bad("with_node_timeout() takes 1 ms to 10 s".to_owned());
         }
         let mut servers: Vec<&str> = members.iter().map(|one| one.handle.authority()).collect();
         servers.sort_unstable();
-        servers.windows(2).find(|pair| pair[0] == pair[1]).map_or(Ok(()), |twice| {
+        if let Some(twice) = servers.windows(2).find(|pair| pair[0] == pair[1]) {
             let text = "its locks must be on independent servers, and two of them are on";
-            bad(format!("the votes of a red lock count once for each server: {text} {}", twice[0]))
-        })
+            return bad(format!("the votes of a red lock count once for each server: {text} {}", twice[0]));
+        }
+        Ok((LockKind::Red, name))
     }
 
     fn needs(&self, members: usize) -> usize {

@@ -30,6 +30,7 @@ use giving_back::{Held, release_at_once};
 
 /// Several locks that are taken together.
 pub(crate) struct Members {
+    kind: LockKind,
     /// The name of the group, for texts and events.
     pub(crate) name: Arc<str>,
     pub(crate) members: Vec<SingleLock>,
@@ -53,14 +54,8 @@ pub(crate) trait Form: fmt::Debug + Send + Sync {
     /// What texts call such a lock.
     fn noun(&self) -> &'static str;
 
-    /// The kind of a lock with these members, for events.
-    fn kind(&self, members: &[SingleLock]) -> LockKind;
-
-    /// The name of a lock with these members.
-    fn name(&self, members: &[SingleLock]) -> String;
-
-    /// Refuses members that cannot be taken together; nothing is sent.
-    fn check(&self, members: &[SingleLock]) -> Result<()>;
+    /// The kind of a lock with these members, for events, and its name. Refuses members that cannot be taken together.
+    fn kind_and_name(&self, members: &[SingleLock]) -> Result<(LockKind, String)>;
 
     /// How many of so many members must be held.
     fn needs(&self, members: usize) -> usize;
@@ -134,17 +129,10 @@ impl Form for Multi {
         "multi-lock"
     }
 
-    fn kind(&self, members: &[SingleLock]) -> LockKind {
+    fn kind_and_name(&self, members: &[SingleLock]) -> Result<(LockKind, String)> {
         let is_group = members.iter().all(|member| member.kind.family() == "group");
-        if is_group { LockKind::Group } else { LockKind::Multi }
-    }
-
-    fn name(&self, members: &[SingleLock]) -> String {
-        list(self.kind(members).as_str(), members)
-    }
-
-    fn check(&self, _: &[SingleLock]) -> Result<()> {
-        Ok(())
+        let kind = if is_group { LockKind::Group } else { LockKind::Multi };
+        Ok((kind, list(kind.as_str(), members)))
     }
 
     fn needs(&self, members: usize) -> usize {
@@ -164,30 +152,29 @@ impl Members {
     /// Checks the members; nothing is sent.
     pub(crate) fn new(members: Vec<(SingleLock, Modifiers)>, form: Arc<dyn Form>) -> Result<Self> {
         let (members, modifiers): (Vec<SingleLock>, Vec<Modifiers>) = members.into_iter().unzip();
-        let kind = form.noun();
+        let noun = form.noun();
         let bad = |text: String| Error::new(ErrorKind::BadInput, text);
         if members.is_empty() {
-            return Err(bad(format!("a {kind} needs at least one lock, a group lock at least one value")));
+            return Err(bad(format!("a {noun} needs at least one lock, a group lock at least one value")));
         }
         if members.len() > MOST_MEMBERS {
-            return Err(bad(format!("a {kind} has at most {MOST_MEMBERS} locks; this one has {}", members.len())));
+            return Err(bad(format!("a {noun} has at most {MOST_MEMBERS} locks; this one has {}", members.len())));
         }
         if let Some(member) = members.iter().find(|member| !member.kind.runs_scripts()) {
-            let text = format!("a token lock is part of a {kind} only with ReleaseBy::Script");
+            let text = format!("a token lock is part of a {noun} only with ReleaseBy::Script");
             return Err(bad(text).about(&member.name));
         }
-        let name: Arc<str> = form.name(&members).into();
-        form.check(&members).map_err(|error| error.about(&*name))?;
+        let (kind, name) = form.kind_and_name(&members)?;
         // By name first: what a client calls a server, and which server has a name, is not the same for all callers.
         let places: Vec<(&LockName, String)> =
             members.iter().map(|member| (&member.name, member.handle.server_of(&member.name))).collect();
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|one, other| places[*one].cmp(&places[*other]));
         if let Some(twice) = order.windows(2).find(|pair| places[pair[0]] == places[pair[1]]) {
-            let text = format!("the {kind} has this lock twice, and would wait for itself; name each lock once");
+            let text = format!("the {noun} has this lock twice, and would wait for itself; name each lock once");
             return Err(bad(text).about(places[twice[0]].0));
         }
-        Ok(Self { name, members, modifiers, order, form })
+        Ok(Self { kind, name: name.into(), members, modifiers, order, form })
     }
 
     /// How many of the members must be held.
@@ -253,8 +240,14 @@ impl Members {
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, grants });
         if is_new {
             observed.config.observe(|observer| {
-                let (name, kind) = (self.name.to_string(), self.form.kind(&self.members));
-                observer.take_ended(&TakeEnded::new(name, kind, String::new(), began.until(Instant::now()), &outcome));
+                let name = self.name.to_string();
+                observer.take_ended(&TakeEnded::new(
+                    name,
+                    self.kind,
+                    String::new(),
+                    began.until(Instant::now()),
+                    &outcome,
+                ));
             });
         }
         let Ok(Some(grants)) = outcome else {
