@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::engine::background::JobTicket;
 use crate::engine::hold::{Aftermath, HoldState, OnLost};
 use crate::engine::keeper::Keeper;
 use crate::error::{Error, Loss};
@@ -58,17 +59,20 @@ impl Keeper {
         if self.with_ledger(hold, |ledger, now| ledger.look(now)) != Phase::Live {
             return;
         }
-        let needless = hold.schedule_check(|deadline| {
-            let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
-            self.timer.run_at(deadline, move || {
-                if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {
-                    keeper.schedule_check(&hold);
-                }
-            })
-        });
+        let needless = hold.schedule_check(|deadline| self.see_to(hold, deadline, Self::schedule_check));
         if let Some(ticket) = needless {
             self.timer.cancel(ticket);
         }
+    }
+
+    /// Has the timer work on a hold, if the hold is still there by then.
+    pub(super) fn see_to(&self, hold: &Arc<HoldState>, at: Instant, work: fn(&Self, &Arc<HoldState>)) -> JobTicket {
+        let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
+        self.timer.run_at(at, move || {
+            if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {
+                work(&keeper, &hold);
+            }
+        })
     }
 
     /// Builds the error of a lost hold.

@@ -102,12 +102,7 @@ impl Keeper {
 
     /// Writes the counts anew after `end`: a side that was left to expire has no time to live of its own in Redis.
     pub(crate) fn write_counts_at(&self, end: Instant, hold: &Arc<HoldState>) {
-        let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
-        self.timer.run_at(end, move || {
-            if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {
-                keeper.repeat_release(&hold);
-            }
-        });
+        self.see_to(hold, end, Self::repeat_release);
     }
 
     fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::conn::{Server, Sleeper, Waker, sleeper};
+use crate::conn::{Server, Waker, sleeper};
 use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::name::LockName;
@@ -96,21 +96,18 @@ impl Watchdog {
         let (keeper, server, watchdog) = (Weak::clone(&keeper.myself), Arc::clone(server), Arc::clone(self));
         let work = move || {
             let mut restarted = false;
+            let work = |restarted| {
+                let worker = keeper.upgrade().map(|keeper| Worker::new(&keeper, &server, &watchdog, restarted));
+                worker.into_iter().for_each(|mut worker| worker.run(&sleeper));
+            };
             // A panic of the watchdog must not cost the holds of a whole server.
-            while catch_unwind(AssertUnwindSafe(|| watchdog.work(&keeper, &server, &sleeper, restarted))).is_err() {
+            while catch_unwind(AssertUnwindSafe(|| work(restarted))).is_err() {
                 thread::sleep(PAUSE_AFTER_A_PANIC);
                 restarted = true;
             }
         };
         thread::Builder::new().name("lockson-watchdog".into()).spawn(work)?;
         Ok(waker)
-    }
-
-    fn work(self: &Arc<Self>, keeper: &Weak<Keeper>, server: &Arc<Server>, sleeper: &Sleeper, restarted: bool) {
-        let worker = keeper.upgrade().map(|keeper| Worker::new(&keeper, server, self, restarted));
-        if let Some(mut worker) = worker {
-            worker.run(sleeper);
-        }
     }
 
     /// The thread is to end. Returns `false` where a hold has come of late.
