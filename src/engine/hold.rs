@@ -94,12 +94,6 @@ impl Progress {
         let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, ..RareProgress::default() }));
         Self { state: Mutex::new(State { ledger, rare }), watched_at: AtomicUsize::new(NOWHERE) }
     }
-
-    /// Keeps a loss until the grant was told.
-    pub(crate) fn untold(self) -> Self {
-        self.state.lock().ledger.told = true;
-        self
-    }
 }
 
 impl Extras {

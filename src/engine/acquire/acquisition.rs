@@ -11,7 +11,7 @@ use crate::engine::cells::registry::Added;
 use crate::engine::cells::successor::Handed;
 use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{Extras, HoldState, Progress};
-use crate::engine::parts::{Bundle, Engine};
+use crate::engine::parts::Bundle;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::Answer;
 use crate::error::{Error, ErrorKind, Result};
@@ -26,9 +26,7 @@ use crate::time::Instant;
 
 /// One acquisition by one caller.
 pub(crate) struct Acquisition<'a> {
-    engine: &'a Engine,
     pub(crate) request: &'a AcquireRequest<'a>,
-    caller: &'a Caller<'a>,
     pub(crate) waiting: Waiting<'a>,
     /// The unanswered requests of the present owner.
     in_doubt: Option<InDoubt>,
@@ -47,9 +45,7 @@ impl<'a> Acquisition<'a> {
         wait: Wait,
     ) -> Self {
         Self {
-            engine: request.engine,
             request,
-            caller,
             waiting: Waiting::for_lock(request, thread, caller, wait),
             in_doubt: None,
             asked: false,
@@ -131,7 +127,7 @@ impl<'a> Acquisition<'a> {
 
     /// Acquisitions with equal bundles can share a request.
     pub(crate) fn bundle(&self) -> Option<Bundle> {
-        self.engine.bundle_of(&**self.request.kind, self.request.name)
+        self.request.engine.bundle_of(&**self.request.kind, self.request.name)
     }
 
     fn owner(&self) -> &OwnerId {
@@ -156,7 +152,7 @@ impl<'a> Acquisition<'a> {
         }
         let (call, bounds) = self.ask();
         let call = call.confirmed(self.confirmation(), Attempt::is_granted);
-        let outcome = self.engine.sender.send(&call, bounds, Some(self.caller));
+        let outcome = self.request.engine.sender.send(&call, bounds, Some(self.waiting.caller));
         self.answered(outcome)
     }
 
@@ -166,19 +162,24 @@ impl<'a> Acquisition<'a> {
         node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
             Ok(answer) => {
-                self.engine.sender.after_request(node);
+                self.request.engine.sender.after_request(node);
                 if answer.unfenceable && !answer.value.is_granted() {
                     self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
                 }
                 match answer.value {
                     Attempt::Granted { token } => {
                         let (name, copies) = (self.request.name, answer.copies.as_ref());
-                        match self.engine.sender.judge(name, self.request.needs, copies, "the lock was given back") {
+                        match self.request.engine.sender.judge(
+                            name,
+                            self.request.needs,
+                            copies,
+                            "the lock was given back",
+                        ) {
                             Ok(missing) => self.granted(answer.sent, answer.unfenceable, None, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
-                    Attempt::OtherKind => Err(self.engine.sender.other_kind(self.request.name)),
+                    Attempt::OtherKind => Err(self.request.engine.sender.other_kind(self.request.name)),
                     Attempt::Busy { ttl_ms } => {
                         // Nothing is left for the other threads.
                         self.waiting.position.iter().for_each(|position| position.answered(0));
@@ -228,22 +229,22 @@ impl<'a> Acquisition<'a> {
             return Ok(self.granted_too_late(unfenceable));
         }
         let promise = self.request.promise(sent);
-        let (ledger, guard) = Ledger::granted(
-            self.engine.keeper.watchdog_lease,
+        let (mut ledger, guard) = Ledger::granted(
+            self.request.engine.keeper.watchdog_lease,
             sent,
             self.request.lease,
             self.request.kind.side(),
             promise,
         );
         if self.request.kind.stands_back() {
-            self.engine.cells.stand_backs.with(self.request.name, Turn::granted);
+            self.request.engine.cells.stand_backs.with(self.request.name, Turn::granted);
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
         let asker = &mut self.waiting.asker;
-        let progress = Progress::new(ledger, self.request.needs, chain);
-        let is_observed = self.engine.config.observer.is_some();
+        // A loss is not told before the grant.
+        ledger.told = self.request.engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
             name: self.request.name.clone(),
             kind: Arc::clone(self.request.kind),
@@ -253,22 +254,22 @@ impl<'a> Acquisition<'a> {
             since: now,
             extras: Extras { group: self.request.group.cloned(), token }.boxed(),
             requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
-            progress: if is_observed { progress.untold() } else { progress },
+            progress: Progress::new(ledger, self.request.needs, chain),
         });
-        let Some(Added { dead, has_others }) = self.engine.cells.registry.add(Arc::clone(&hold)) else {
+        let Some(Added { dead, has_others }) = self.request.engine.cells.registry.add(Arc::clone(&hold)) else {
             // `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
-            self.withdraw(self.engine.config.drop_timeout);
+            self.withdraw(self.request.engine.config.drop_timeout);
             return Err(closed());
         };
         self.granted = true;
         self.waiting.granted();
-        self.engine.keeper.added(&hold, &dead);
+        self.request.engine.keeper.added(&hold, &dead);
         if self.tells {
             let Waiting { started, has_slept, .. } = self.waiting;
             if has_others {
-                self.engine.exclude_older_holds(self.request, sent);
+                self.request.engine.exclude_older_holds(self.request, sent);
             }
-            self.engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
+            self.request.engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
         }
         Ok(TakeOutcome::Taken((hold, guard)))
     }
@@ -285,7 +286,7 @@ impl<'a> Acquisition<'a> {
     /// Goes on with a new owner.
     fn begin_anew(&mut self) {
         let asker = &mut self.waiting.asker;
-        (asker.number, asker.owner) = self.engine.draw_owner(&**self.request.kind, asker.thread.as_ref());
+        (asker.number, asker.owner) = self.request.engine.draw_owner(&**self.request.kind, asker.thread.as_ref());
         self.waiting.begin_anew();
         self.asked = false;
     }
@@ -301,7 +302,7 @@ impl<'a> Acquisition<'a> {
         let queued = self.waits() && self.asked && self.request.kind.queueing() == Queueing::InRedis;
         if queued && !self.granted && self.in_doubt.is_none() {
             // The last answer may have come as late as it may, so what is left of the caller's bound is the limit.
-            let (now, most) = (Instant::now(), self.engine.config.command_timeout);
+            let (now, most) = (Instant::now(), self.request.engine.config.command_timeout);
             let left = if failed.is_none() {
                 now.until(self.waiting.deadline.sooner(now).after(most))
             } else {
@@ -314,7 +315,7 @@ impl<'a> Acquisition<'a> {
     /// Removes this owner from Redis; after a failure the background tries again.
     fn withdraw(&mut self, limit: Duration) {
         let call = self.request.kind.withdraw(self.request.name, self.owner());
-        if self.engine.sender.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
+        if self.request.engine.sender.send(&call, Bounds::within(Instant::now(), limit, limit), None).is_err() {
             self.in_doubt.get_or_insert_default();
         }
     }
@@ -324,7 +325,7 @@ impl<'a> Acquisition<'a> {
         if let Some(in_doubt) = self.in_doubt.take() {
             let (name, kind) = (self.request.name.clone(), Arc::clone(self.request.kind));
             let until = Instant::now().after(self.request.lease.duration());
-            self.engine.sender.clean_up(name, kind, self.owner().clone(), in_doubt, until);
+            self.request.engine.sender.clean_up(name, kind, self.owner().clone(), in_doubt, until);
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Waiting<'a> {
     channel: &'a str,
     group: Option<&'a Arc<str>>,
     pub(crate) asker: Asker,
-    caller: &'a Caller<'a>,
+    pub(crate) caller: &'a Caller<'a>,
     pub(crate) started: Instant,
     pub(crate) wait: Wait,
     pub(crate) deadline: Deadline,

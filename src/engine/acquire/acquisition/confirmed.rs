@@ -24,11 +24,11 @@ impl Acquisition<'_> {
         }
         // Several locks are given back side by side.
         if self.tells {
-            let drop_timeout = self.engine.config.drop_timeout;
+            let drop_timeout = self.request.engine.config.drop_timeout;
             self.withdraw(self.end().map_or(drop_timeout, |end| drop_timeout.min(Instant::now().until(end))));
             // An observer may take the lock.
             self.waiting.leave_queue();
-            self.engine.exclude_older_holds(self.request, answer.sent);
+            self.request.engine.exclude_older_holds(self.request, answer.sent);
         } else {
             self.in_doubt.get_or_insert_default();
         }
@@ -40,6 +40,6 @@ impl Acquisition<'_> {
     fn end(&self) -> Option<Instant> {
         let Deadline::At(at) = self.waiting.deadline else { return None };
         let copied = self.request.needs.map_or(Duration::ZERO, |needs| needs.bound());
-        Some(at.after(self.engine.config.command_timeout).after(copied))
+        Some(at.after(self.request.engine.config.command_timeout).after(copied))
     }
 }
