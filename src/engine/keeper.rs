@@ -95,8 +95,8 @@ impl Keeper {
     /// Clears away, in the background, what may be left of a hold that this process gave up.
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
         let until = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
-        let (name, kind, owner) = (hold.name.clone(), Arc::clone(&hold.kind), hold.owner.clone());
-        self.sender.clean_up(name, kind, owner, in_doubt, until);
+        let owner = Some((Arc::clone(&hold.kind), hold.owner.clone()));
+        self.sender.clean_up(Instant::now(), hold.name.clone(), owner, in_doubt, until);
     }
 
     /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.

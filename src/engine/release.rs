@@ -131,9 +131,8 @@ impl Engine {
             }
         };
         if !chosen.hand(handed) {
-            let (name, kind) = (hold.name.clone(), Arc::clone(&hold.kind));
-            let until = Instant::now().after(lease.duration());
-            self.sender.clean_up(name, kind, next, in_doubt, until);
+            let (now, owner) = (Instant::now(), Some((Arc::clone(&hold.kind), next)));
+            self.sender.clean_up(now, hold.name.clone(), owner, in_doubt, now.after(lease.duration()));
         }
         Some(outcome)
     }

@@ -323,9 +323,9 @@ impl<'a> Acquisition<'a> {
     /// Releases in the background what unanswered requests may have taken.
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
-            let (name, kind) = (self.request.name.clone(), Arc::clone(self.request.kind));
-            let until = Instant::now().after(self.request.lease.duration());
-            self.request.engine.sender.clean_up(name, kind, self.owner().clone(), in_doubt, until);
+            let AcquireRequest { engine, name, kind, lease, .. } = *self.request;
+            let (now, owner) = (Instant::now(), Some((Arc::clone(kind), self.owner().clone())));
+            engine.sender.clean_up(now, name.clone(), owner, in_doubt, now.after(lease.duration()));
         }
     }
 }

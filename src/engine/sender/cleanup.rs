@@ -11,33 +11,25 @@ use crate::owner::OwnerId;
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::time::Instant;
 
-impl Sender {
-    /// Clears away an owner without guards that may still hold the lock in Redis. The lease has expired by `until`.
-    pub(crate) fn clean_up(
-        &self,
-        name: LockName,
-        kind: Arc<dyn Kind>,
-        owner: OwnerId,
-        in_doubt: InDoubt,
-        until: Instant,
-    ) {
-        self.clear_at(Instant::now(), until, name, in_doubt, Some((kind, owner)));
-    }
+/// An owner, with the kind of its lock.
+type Withdrawn = (Arc<dyn Kind>, OwnerId);
 
+impl Sender {
     /// Fences copies in doubt, so that the server does not run them later.
     pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
         let now = Instant::now();
-        self.clear_at(now, now.after(self.config.watchdog_timeout), name, in_doubt, None);
+        self.clean_up(now, name, None, in_doubt, now.after(self.config.watchdog_timeout));
     }
 
-    /// Fences copies in doubt, and withdraws their owner, if there is one, again and again until that is done.
-    fn clear_at(
+    /// Fences copies in doubt, and withdraws their owner, if there is one without guards that may still hold the lock,
+    /// again and again until that is done. The lease has expired by `until`.
+    pub(crate) fn clean_up(
         &self,
         at: Instant,
-        until: Instant,
         name: LockName,
+        owner: Option<Withdrawn>,
         mut in_doubt: InDoubt,
-        owner: Option<(Arc<dyn Kind>, OwnerId)>,
+        until: Instant,
     ) {
         self.later(&self.node(&name).cleaner, at, move |sender| {
             let (now, limit) = (Instant::now(), sender.config.command_timeout);
@@ -45,14 +37,14 @@ impl Sender {
                 return;
             }
             let fenced = exactly_once::fence(&*sender.topology, name.key(), &mut in_doubt, now.after(limit)).is_ok();
-            let is_withdrawn = |(kind, owner): &(Arc<dyn Kind>, OwnerId)| {
+            let is_withdrawn = |(kind, owner): &Withdrawn| {
                 let bounds = Bounds::within(Instant::now(), limit, limit);
                 // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
                 sender.send(&kind.withdraw(&name, owner), bounds, None).is_ok() && !in_doubt.unfenceable
             };
             let is_clean = fenced && owner.as_ref().is_none_or(is_withdrawn);
             if !is_clean && !sender.life.is_closed() {
-                sender.clear_at(Instant::now().after(PAUSE), until, name, in_doubt, owner);
+                sender.clean_up(Instant::now().after(PAUSE), name, owner, in_doubt, until);
             }
         });
     }
