@@ -227,8 +227,7 @@ impl Election {
     ///
     /// As [`Lock::force_unlock`].
     pub fn depose(&self) -> Result<bool> {
-        let kind = Arc::new(LeaderLock { candidate: "".into() });
-        Lock::new(&self.handle, kind, self.name.clone()).force_unlock()
+        self.candidate("").lock.force_unlock()
     }
 }
 

@@ -12,7 +12,6 @@ use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::ReleaseFailed;
 use crate::hold::{GuardNumbers, Hold, One, Taken};
-use crate::state::ledger::GuardNumber;
 use crate::time::Instant;
 use crate::token::FencingToken;
 
@@ -246,7 +245,10 @@ impl<T, On> Guard<T, On> {
         let locks = self.hold.locks().filter(|_| !numbers.is_empty());
         let mut ones = self.hold.ones().zip(numbers);
         let Some(locks) = locks else {
-            let outcome = ones.next().map_or(Ok(()), |(one, number)| give_back_one(one, number, limit));
+            let outcome = ones.next().map_or(Ok(()), |(One { handle, state }, number)| {
+                let engine = handle.begin_to_end().map_err(|error| error.about(&state.name))?;
+                engine.release(state, number, limit(&engine.config))
+            });
             return outcome.map_err(|error| (error.clone(), vec![(0, error)]));
         };
         let (ones, began): (Vec<_>, _) = (ones.collect(), Instant::now());
@@ -283,9 +285,4 @@ impl<T, On> Drop for Guard<T, On> {
             self.report(failures);
         }
     }
-}
-
-fn give_back_one(one: &One, number: GuardNumber, limit: fn(&Config) -> Duration) -> Result<()> {
-    let engine = one.handle.begin_to_end().map_err(|error| error.about(&one.state.name))?;
-    engine.release(&one.state, number, limit(&engine.config))
 }
