@@ -77,6 +77,9 @@ pub(crate) struct Take<'a> {
     pub(crate) thread: Option<ThreadId>,
     pub(crate) wait: Wait,
     pub(crate) began: Instant,
+    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
+    /// limit.
+    pub(crate) end: Option<Instant>,
     /// What the take holds, in the order of the requests.
     pub(crate) grants: Vec<Option<Grant>>,
 }
@@ -84,16 +87,6 @@ pub(crate) struct Take<'a> {
 impl<'a> Take<'a> {
     pub(crate) fn acquisition(&self, place: usize, wait: Wait) -> Acquisition<'a> {
         Acquisition::new(&self.requests[place], self.thread.clone(), self.caller, wait).part_of(self.began, self.wait)
-    }
-
-    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
-    /// limit.
-    pub(crate) fn end(&self) -> Option<Instant> {
-        let patience = self.requests.iter().map(|request| request.engine.config.command_timeout).max();
-        match self.wait.deadline() {
-            Deadline::At(at) => Some(at.max(Instant::now()).after(patience.unwrap_or_default())),
-            Deadline::Never => None,
-        }
     }
 
     /// Waits while other processes have their turn at any of the locks.
@@ -236,8 +229,13 @@ impl Members {
         caller.check()?;
         let observed = &operations[0];
         let began = Instant::now();
+        let patience = requests.iter().map(|request| request.engine.config.command_timeout).max().unwrap_or_default();
+        let end = match wait.deadline() {
+            Deadline::At(at) => Some(at.max(began).after(patience)),
+            Deadline::Never => None,
+        };
         let grants = requests.iter().map(|_| None).collect();
-        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, grants });
+        let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, end, grants });
         if is_new {
             observed.config.observe(|observer| {
                 let name = self.name.to_string();

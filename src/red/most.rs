@@ -21,8 +21,6 @@ use crate::transport::Fitness;
 pub(crate) struct Most<'a> {
     take: Take<'a>,
     terms: Terms,
-    /// That of [`Take::end`] at the beginning of the call.
-    end: Option<Instant>,
     votes: Votes,
     waiting: Vec<Waiting<'a>>,
     /// Whether the next sleep ends with a message.
@@ -39,7 +37,6 @@ impl<'a> Most<'a> {
         let node_timeout = patience.fold(terms.node_timeout, Duration::min);
         Self {
             terms: Terms { node_timeout, ..terms },
-            end: take.end(),
             votes: Votes::new(majority(requests.len())),
             waiting: requests.iter().map(waiting).collect(),
             hears_messages: false,
@@ -124,7 +121,7 @@ impl<'a> Most<'a> {
 
     /// The time limit of the next request to one server.
     fn limit(&self) -> Duration {
-        let left = self.end.map(|end| Instant::now().until(end).max(LONGEST_FAREWELL));
+        let left = self.take.end.map(|end| Instant::now().until(end).max(LONGEST_FAREWELL));
         left.map_or(self.terms.node_timeout, |left| left.min(self.terms.node_timeout))
     }
 

@@ -47,8 +47,9 @@ impl Bounds {
         Self { retry_until: now, repeat: false, ..Self::within(now, limit, limit) }
     }
 
-    /// These bounds, ended by `limit`.
-    pub(crate) fn ended_by(self, limit: Instant) -> Self {
+    /// These bounds, ended by `limit`, if there is one.
+    pub(crate) fn ended_by(self, limit: Option<Instant>) -> Self {
+        let limit = limit.unwrap_or(self.end);
         Self { retry_until: self.retry_until.min(limit), end: self.end.min(limit), ..self }
     }
 

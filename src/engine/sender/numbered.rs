@@ -88,7 +88,7 @@ impl Sender {
     fn send_while_remembered<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
         loop {
             let limit = Instant::now().after(LONGEST_REPETITION);
-            let outcome = self.send(call, bounds.ended_by(limit), caller);
+            let outcome = self.send(call, bounds.ended_by(Some(limit)), caller);
             let Err(failed) = &outcome else { return outcome };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
@@ -181,7 +181,7 @@ mod tests {
     fn no_copy_is_sent_after_its_number_is_forgotten() {
         let now = Instant::from_millis(1_000_000);
         let day = Duration::from_secs(86_400);
-        let bounds = Bounds::within(now, day, day).ended_by(now.after(LONGEST_REPETITION));
+        let bounds = Bounds::within(now, day, day).ended_by(Some(now.after(LONGEST_REPETITION)));
         for last in [bounds.retry_until, bounds.end] {
             assert!(last < now.after(once::MEMORY), "a copy after the memory would take permits again");
         }

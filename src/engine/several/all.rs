@@ -19,9 +19,6 @@ pub(super) struct All<'a> {
     take: Take<'a>,
     /// Whether the calling thread held the lock before this take.
     reentered: Vec<bool>,
-    /// The end of the last request of the call, except that what is held is given back; `None` for a wait without
-    /// limit.
-    end: Option<Instant>,
     rounds: Rounds,
     /// The last error of a server that did not answer in this round.
     trouble: Option<Error>,
@@ -30,7 +27,6 @@ pub(super) struct All<'a> {
 impl<'a> All<'a> {
     pub(super) fn new(take: Take<'a>) -> Self {
         Self {
-            end: take.end(),
             reentered: vec![false; take.requests.len()],
             rounds: Rounds::new(take.requests.len()),
             trouble: None,
@@ -117,12 +113,7 @@ impl<'a> All<'a> {
             let engine = request.engine;
             if let Some(hold) = request.held_by(self.take.thread.as_ref()) {
                 let bounds = engine.sender.bounds_of_call(request.name, self.take.wait.deadline());
-                let grant = engine.reenter(
-                    request,
-                    &hold,
-                    self.take.caller,
-                    self.end.map_or(bounds, |end| bounds.ended_by(end)),
-                );
+                let grant = engine.reenter(request, &hold, self.take.caller, bounds.ended_by(self.take.end));
                 self.granted(place, grant.map_err(|error| error.about(request.name))?);
                 self.reentered[place] = true;
             }
@@ -136,7 +127,7 @@ impl<'a> All<'a> {
         let is_missing = |place: &usize| self.take.grants[*place].is_none();
         let missing: Vec<usize> = (0..self.take.requests.len()).filter(is_missing).collect();
         self.trouble = None;
-        if self.end.is_some_and(|end| Instant::now() >= end) {
+        if self.take.end.is_some_and(|end| Instant::now() >= end) {
             // The process was stopped. A lock that cannot be asked for in time is no outage.
             missing.iter().for_each(|place| self.rounds.busy(*place));
             return Ok(());
@@ -153,9 +144,8 @@ impl<'a> All<'a> {
             }
         }
         let asking = missing.iter().map(|place| self.take.acquisition(*place, Wait::Not)).collect();
-        let end = self.end;
-        let replies =
-            asking::ask_at_once(asking, self.take.caller, |_, bounds| end.map_or(bounds, |end| bounds.ended_by(end)));
+        let end = self.take.end;
+        let replies = asking::ask_at_once(asking, self.take.caller, |_, bounds| bounds.ended_by(end));
         let mut failed = None;
         for (place, heard) in missing.into_iter().zip(replies) {
             match heard.reply {
@@ -197,7 +187,7 @@ impl<'a> All<'a> {
                 Some((self.take.requests[*place].engine, &self.take.grants[*place].as_ref()?.0, *lease))
             })
             .collect();
-        let end = self.end;
+        let end = self.take.end;
         let extended = extend_at_once(&holds, |engine| limit(engine, end));
         // A lock that was lost meanwhile is found by the next look.
         let failed = extended.into_iter().filter_map(Result::err).find(|error| !error.is_lost());
@@ -238,7 +228,7 @@ impl<'a> All<'a> {
     /// Gives back what this take holds, but for re-entered locks while the take goes on: their outer sections hold
     /// them in any case.
     fn give_back(&mut self) {
-        let end = self.end;
+        let end = self.take.end;
         self.take.give_back(|place| !self.reentered[place], |engine| limit(engine, end));
     }
 
@@ -259,7 +249,7 @@ fn limit(engine: &Engine, end: Option<Instant>) -> Bounds {
 impl Drop for All<'_> {
     /// Also after a panic in the back-off of the caller.
     fn drop(&mut self) {
-        let end = self.end;
+        let end = self.take.end;
         self.take.give_back(|_| true, |engine| limit(engine, end));
     }
 }
