@@ -84,8 +84,6 @@ pub(crate) struct Aftermath {
     pub(crate) on_lost: Vec<OnLost>,
     /// The check by the timer that is not needed any more.
     pub(crate) needless_check: Option<JobTicket>,
-    /// Whether nobody needs the hold any more: it is over, and was told as abandoned before this use.
-    pub(crate) is_forgotten: bool,
 }
 
 impl Progress {
@@ -164,26 +162,20 @@ impl HoldState {
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<Aftermath>) {
         let now = Instant::now();
         let mut state = self.progress.state.lock();
-        let (deadline, was_abandoned) = (state.ledger.good_until(), state.ledger.is_abandoned());
+        let deadline = state.ledger.good_until();
         let answer = use_ledger(&mut state.ledger, now);
-        (answer, Self::aftermath(state, now, deadline, was_abandoned))
+        (answer, Self::aftermath(state, now, deadline))
     }
 
-    /// Ends a use of the ledger, before which these were its deadline and whether it was told as abandoned.
-    fn aftermath(
-        mut state: MutexGuard<'_, State>,
-        now: Instant,
-        deadline: Instant,
-        was_abandoned: bool,
-    ) -> Option<Aftermath> {
+    /// Ends a use of the ledger, before which this was its deadline.
+    fn aftermath(mut state: MutexGuard<'_, State>, now: Instant, deadline: Instant) -> Option<Aftermath> {
         let phase = state.ledger.look(now);
         let new_loss = match phase {
             Phase::Lost(loss) if !std::mem::replace(&mut state.ledger.told, true) => Some(loss),
             _ => None,
         };
         let (is_over, is_live) = (new_loss.is_some() || phase == Phase::Done, phase == Phase::Live);
-        let is_forgotten = was_abandoned && !is_live;
-        if state.rare.is_none() && new_loss.is_none() && !is_forgotten {
+        if state.rare.is_none() && new_loss.is_none() {
             return None;
         }
         let is_sooner = state.ledger.good_until() < deadline;
@@ -203,7 +195,7 @@ impl HoldState {
         if let Some(ended) = ended {
             ended.ring_all();
         }
-        Some(Aftermath { new_loss, on_lost, needless_check, is_forgotten })
+        Some(Aftermath { new_loss, on_lost, needless_check })
     }
 
     /// Stores a callback for the loss; returns the callback if the hold is lost already.

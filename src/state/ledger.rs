@@ -284,10 +284,6 @@ impl Ledger {
         !std::mem::replace(&mut self.abandoned, true)
     }
 
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.abandoned
-    }
-
     /// Returns the lease for the renewal of this hold, if the hold is to be renewed.
     pub(crate) fn renewal(&mut self, now: Instant) -> Option<Lease> {
         let renewed = |entry: &GuardEntry| !entry.is_leased && entry.until.is_none_or(|until| until > now);

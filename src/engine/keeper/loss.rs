@@ -22,15 +22,12 @@ impl Keeper {
     }
 
     fn follow_up(&self, hold: &HoldState, aftermath: Aftermath) {
-        let Aftermath { new_loss, on_lost, needless_check, is_forgotten } = aftermath;
+        let Aftermath { new_loss, on_lost, needless_check } = aftermath;
         if let Some(ticket) = needless_check {
             self.timer.cancel(ticket);
         }
         if let Some(loss) = new_loss {
             self.tell(hold, loss, on_lost);
-        }
-        if is_forgotten {
-            self.cells.registry.remove(hold);
         }
     }
 

@@ -25,8 +25,9 @@ pub(crate) trait RenewalHost {
     /// Uses a ledger under its mutex, and reports a loss that this use detects.
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T;
 
-    /// Records that the thread of this hold has ended: an unreleased hold is left to expire.
-    fn abandon(&self, hold: &Arc<HoldState>);
+    /// Records that the thread of this hold has ended: an unreleased hold is left to expire, and is forgotten once it is
+    /// over. `is_new` where the end was not seen before.
+    fn abandon(&self, hold: &Arc<HoldState>, is_new: bool);
 
     /// Renews holds by several requests in one write, or checks by one request whether holds still exist. No request
     /// must be empty.
@@ -335,9 +336,8 @@ pub(crate) fn renewal(host: &impl RenewalHost, due: &Due) -> Option<Renewal> {
 
 /// Leaves a hold to expire whose thread has ended: the hold is renewed no more, but its loss is still told.
 fn abandon_if_ended(host: &impl RenewalHost, hold: &Arc<HoldState>) {
-    let has_ended = hold.thread.as_ref().is_some_and(ThreadId::has_ended);
-    if has_ended && host.with_ledger(hold, |ledger, _| ledger.abandon()) {
-        host.abandon(hold);
+    if hold.thread.as_ref().is_some_and(ThreadId::has_ended) {
+        host.abandon(hold, host.with_ledger(hold, |ledger, _| ledger.abandon()));
     }
 }
 

@@ -210,9 +210,13 @@ impl RenewalHost for ServerRound<'_> {
         self.keeper.with_ledger(hold, use_ledger)
     }
 
-    fn abandon(&self, hold: &Arc<HoldState>) {
-        if !self.keeper.cells.registry.contains(hold) {
-            // The hold was released or left to expire before the end of its thread.
+    fn abandon(&self, hold: &Arc<HoldState>, is_new: bool) {
+        let registry = &self.keeper.cells.registry;
+        if !is_new && hold.is_dead() {
+            registry.remove(hold);
+        }
+        // A hold may have been released or left to expire before the end of its thread.
+        if !is_new || !registry.contains(hold) {
             return;
         }
         self.keeper.schedule_check(hold);

@@ -390,7 +390,7 @@ impl RenewalHost for World {
         answer
     }
 
-    fn abandon(&self, _: &Arc<HoldState>) {
+    fn abandon(&self, _: &Arc<HoldState>, _: bool) {
         panic!("no thread ends here");
     }
 
