@@ -1,12 +1,12 @@
 //! Runs the renewal rounds: sends the requests, updates the ledgers, and reports.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::hold::HoldState;
 use crate::error::{Error, Refusal};
-use crate::owner::ThreadId;
+use crate::owner::{HoldNumber, ThreadId};
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
 use crate::state::renewal::{self, Batch, Lesson, RenewalRounds, RenewalTurn, next_look};
@@ -90,7 +90,7 @@ pub(crate) type Due = renewal::Due<Arc<HoldState>>;
 pub(crate) struct Renewer {
     rounds: RenewalRounds,
     /// The holds whose last request failed.
-    retrying: Vec<Weak<HoldState>>,
+    retrying: BTreeMap<HoldNumber, Weak<HoldState>>,
     /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
     by_key: Vec<Due>,
     /// The time of the next round: soon after a failure, otherwise at the next tick.
@@ -100,14 +100,14 @@ pub(crate) struct Renewer {
 impl Renewer {
     pub(crate) fn new(now: Instant, interval: Duration, batch: usize, command_timeout: Duration) -> Self {
         let rounds = RenewalRounds::new(now, interval, batch, command_timeout);
-        Self { next_round: rounds.next_tick, rounds, retrying: vec![], by_key: vec![] }
+        Self { next_round: rounds.next_tick, rounds, retrying: BTreeMap::new(), by_key: vec![] }
     }
 
     /// Runs a round: renews due holds and checks holds in question.
     pub(crate) fn round(&mut self, host: &mut impl RenewalHost, asked: &Asked) {
         let tick = self.rounds.begin(Instant::now());
         let renews = tick || asked.all == Some(AllHolds::Renew);
-        let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).iter().filter_map(Weak::upgrade).collect();
+        let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).values().filter_map(Weak::upgrade).collect();
         retrying.retain(|hold| !host.hand_over(hold));
         let all = if tick || asked.all.is_some() { host.holds() } else { vec![] };
         let mut seen = HashSet::new();
@@ -115,10 +115,8 @@ impl Renewer {
         let moved = asked.moved.iter().map(|hold| (hold, true, true));
         let named = asked.holds.iter().map(|hold| (hold, renews, true));
         let others = all.iter().chain(&retrying).map(|hold| (hold, renews, asked.all.is_some()));
-        // At a mere tick no hold occurs twice.
-        let twice = !(asked.holds.is_empty() && asked.moved.is_empty() && retrying.is_empty());
         for (hold, renews, asked) in moved.chain(named).chain(others) {
-            if !twice || seen.insert(hold.number) {
+            if seen.insert(hold.number) {
                 abandon_if_ended(host, hold);
                 let turn = host.with_ledger(hold, |ledger, now| RenewalTurn::of(ledger, now, renews, asked));
                 due.extend(turn.map(|turn| due_for(host, hold, turn)));
@@ -132,13 +130,10 @@ impl Renewer {
         if let Some(outage) = recovered {
             host.recovered(outage);
         }
-        self.retrying.extend(retrying.iter().map(Arc::downgrade));
+        self.retrying.extend(retrying.iter().map(|hold| (hold.number, Arc::downgrade(hold))));
         self.next_round = self.rounds.next_tick;
-        let mut seen = HashSet::new();
-        self.retrying.retain(|hold| {
-            let is_new = |hold: &Arc<HoldState>| seen.insert(hold.number);
-            let Some(hold) = hold.upgrade().filter(is_new) else { return false };
-            let look = host.with_ledger(&hold, next_look);
+        self.retrying.retain(|_, hold| {
+            let look = hold.upgrade().and_then(|hold| host.with_ledger(&hold, next_look));
             self.next_round = look.map_or(self.next_round, |look| self.next_round.min(look));
             look.is_some()
         });
@@ -304,7 +299,9 @@ impl Renewer {
         host.with_ledger(&due.hold, |ledger, now| lesson.teach(ledger, now));
         match lesson {
             Lesson::Renewed { .. } => host.renewed(&due.hold),
-            Lesson::RenewAgain(_) | Lesson::LookAgain(_) => self.retrying.push(Arc::downgrade(&due.hold)),
+            Lesson::RenewAgain(_) | Lesson::LookAgain(_) => {
+                self.retrying.insert(due.hold.number, Arc::downgrade(&due.hold));
+            }
             Lesson::Looked | Lesson::Lost(_) => {}
         }
     }
