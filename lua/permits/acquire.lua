@@ -24,7 +24,10 @@ local ends = string.format('%.0f', now + ARGV[1])
 -- An earlier copy of this request was granted and its reply was lost: grant again.
 if redis.call('zscore', KEYS[2], ARGV[4]) then
   for i = 4, #ARGV do
-    redis.call('zadd', KEYS[2], 'XX', ends, ARGV[i])
+    -- A time is only raised: this copy may run late, after an extension.
+    if tonumber(redis.call('zscore', KEYS[2], ARGV[i]) or math.huge) < tonumber(ends) then
+      redis.call('zadd', KEYS[2], 'XX', ends, ARGV[i])
+    end
   end
   return {1}
 end

@@ -30,11 +30,13 @@ if mode == 'write' then
 end
 -- The reads precede the first write: after a refused read nothing is left behind.
 local ttl_ms = redis.call('pttl', KEYS[1])
+-- A time to live is only raised: a copy of this request may run late, after an extension.
+local lease_ms = math.max(tonumber(ARGV[1]), redis.call('pttl', KEYS[2]))
 -- A user who may not release must not take the lock: a release begins with `hgetall` and writes with `hdel`.
 if redis.call('exists', KEYS[2]) == 0 then
   redis.call('hgetall', KEYS[2])
 end
-redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+redis.call('set', KEYS[2], 1, 'px', lease_ms)
 local gives_back = redis.pcall('hdel', KEYS[1], '')
 if type(gives_back) == 'table' then
   redis.call('pexpire', KEYS[2], 0)

@@ -58,7 +58,7 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ("local left = math.max(tonumber(count) - 1, 0)", "local left = math.max(tonumber(count) - 2, 0)"),
     ("if count then\n  return 0\nend\nredis.call('set', KEYS[1], ARGV[3])", "redis.call('set', KEYS[1], ARGV[3])"),
     // A reader without the key that a Java client looks for; a waiter that Java drops from the queue.
-    ("redis.call('set', KEYS[2], 1, 'px', ARGV[1])\nlocal gives_back", "local gives_back"),
+    ("redis.call('set', KEYS[2], 1, 'px', lease_ms)\nlocal gives_back", "local gives_back"),
     // From here on they are seldom found: see `QUICKLY_FOUND`.
     ("if number == tonumber(ARGV[1]) then\n  return tonumber(answer)", "if false then\n  return tonumber(answer)"),
     ("if last == number then\n  return {1, free}", "if false then\n  return {1, free}"),

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{ErrorKind, Lock, Loss};
+use lockson::{ErrorKind, Guard, Lock, Loss};
 use lockson_harness::proxy::{Direction, Fate, Request, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
@@ -132,6 +132,52 @@ fn a_late_partial_release_never_shortens_the_hold() {
         assert!(believed <= real, "may fence: {may_fence}; believed for {believed} ms, but the key ends in {real} ms");
         drop((longer, outer));
     }
+}
+
+#[test]
+fn a_late_take_never_shortens_an_extension() {
+    let rig = Rig::start();
+    let client = rig.client();
+    let sides = client.get_read_write_lock("sides");
+    let locks = [
+        client.get_lock("plain"),
+        client.get_fair_lock("fair"),
+        client.get_non_reentrant_lock("once"),
+        client.get_token_lock("token"),
+        client.get_group_lock("group", ["value"]),
+        client.get_read_write_lock("write").write(),
+        sides.read(),
+    ];
+    for lock in &locks {
+        let (guard, copy) = taken_again_late(&rig, |lease| lock.with_lease(lease).lock().unwrap());
+        assert!(matches!(rig.proxy.wait_fate(&copy, SOON), Fate::Answered(_)));
+        if lock.name() == sides.name() {
+            // The time to live of the others is written anew.
+            rig.direct().get_read_write_lock(sides.name()).read().lock().unwrap().unlock().unwrap();
+        }
+        let left = lock.remaining_time_to_live().unwrap().expect("held");
+        assert!(left > ms(50_000), "{}: {left:?}", lock.name());
+        guard.unlock().unwrap();
+    }
+    let permits = client.get_permit_expirable_semaphore("permits");
+    permits.set_permits(2).unwrap();
+    let (guard, copy) = taken_again_late(&rig, |lease| permits.with_lease(lease).acquire(2).unwrap());
+    assert!(matches!(rig.proxy.wait_fate(&copy, SOON), Fate::Answered(_)));
+    for id in guard.ids() {
+        let left = permits.remaining_time_to_live(&id).unwrap().expect("taken");
+        assert!(left > ms(50_000), "{left:?}");
+    }
+    guard.release().unwrap();
+}
+
+/// Takes for 3 s, extends to a minute, and sends a copy of the take.
+fn taken_again_late<T, On>(rig: &Rig, take: impl FnOnce(Duration) -> Guard<T, On>) -> (Guard<T, On>, Request) {
+    let mark = rig.proxy.mark();
+    let guard = take(ms(3_000));
+    let taken = rig.proxy.fitting_since(mark, &When::script());
+    guard.extend(ms(60_000)).unwrap();
+    let copy = rig.proxy.send_copy_anew(&taken[0]);
+    (guard, copy)
 }
 
 #[test]
