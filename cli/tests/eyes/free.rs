@@ -1,0 +1,48 @@
+//! One part of a lock is freed, and other parts stay.
+
+use lockson::Client;
+use lockson_harness::{RedisServer, eventually};
+use serde_json::json as value;
+
+use super::table::SOON;
+use super::{code, json, lockson};
+
+#[test]
+fn one_owner_is_freed_and_others_stay() {
+    let server = RedisServer::start();
+    let (url, client) = (server.url(), Client::connect(&server.url()).unwrap());
+    let readers = [(); 2].map(|()| client.get_read_write_lock("prices").read().owned().lock().unwrap());
+    let other = Client::connect(&url).unwrap().get_read_write_lock("prices").read().lock().unwrap();
+    let freed = lockson(&url, &["free", "prices", "--owner", other.owner(), "--reason", "test"]);
+    assert_eq!(code(&freed), 0);
+    let told = String::from_utf8(freed.stdout).unwrap();
+    assert!(told.contains(other.owner()) && told.matches("was held by").count() == 1, "{told}");
+    eventually(SOON, "the freed reader is told", || other.lost().is_some());
+    assert!(readers.iter().all(|reader| reader.is_held()));
+    assert_eq!(json(&lockson(&url, &["show", "prices", "--json"]))["holder_count"], 2);
+}
+
+#[test]
+fn an_owner_of_a_group_is_freed_by_its_value() {
+    let server = RedisServer::start();
+    let guard = Client::connect(&server.url()).unwrap().get_group_lock("seats", ["a1"]).lock().unwrap();
+    let shown = json(&lockson(&server.url(), &["show", "seats", "--json"]));
+    let owner = shown["holders"][0]["owner"].as_str().unwrap();
+    let freed = lockson(&server.url(), &["free", "seats", "--owner", owner, "--reason", "test"]);
+    assert_eq!(code(&freed), 125);
+    assert!(String::from_utf8_lossy(&freed.stderr).contains("give --value VALUE"), "{freed:?}");
+    assert!(guard.is_held());
+}
+
+#[test]
+fn more_permits_than_are_listed_are_all_freed() {
+    let server = RedisServer::start();
+    let permits = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    permits.set_permits_once(1_001).unwrap();
+    for number in [1_000, 1] {
+        permits.acquire(number).unwrap().keep_until_expiry();
+    }
+    let freed = json(&lockson(&server.url(), &["free", "calls", "--reason", "test", "--json"]));
+    assert_eq!((&freed["freed"], &freed["before"]["holder_count"]), (&value!(true), &value!(1_001)));
+    assert_eq!(permits.available().unwrap(), 1_001);
+}
