@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as Options, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args as Options, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{free, run, serve};
@@ -19,6 +21,24 @@ pub(crate) struct Args {
     pub(crate) connection: Connection,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Args {
+    /// Reads the command line. A URL there counts more than a file of the environment.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut args = Self::from_arg_matches(&matches)?;
+        let is_given = |option| matches.value_source(option) == Some(ValueSource::CommandLine);
+        if is_given("url") {
+            args.connection.redisson_yaml = None;
+            if is_given("redisson_yaml") {
+                let text = "the argument '--url <URL>' cannot be used with '--redisson-yaml <FILE>'";
+                return Err(command.error(ErrorKind::ArgumentConflict, text));
+            }
+        }
+        Ok(args)
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -16,7 +16,7 @@ mod wait;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::args::{Args, Command};
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     if let Some(code) = run::stage() {
         return code;
     }
-    let args = Args::try_parse().unwrap_or_else(|error| {
+    let args = Args::read().unwrap_or_else(|error| {
         let _ = error.print();
         std::process::exit(if error.use_stderr() { FAILED.into() } else { 0 })
     });

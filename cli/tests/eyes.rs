@@ -194,6 +194,24 @@ fn certificates_prefix_and_redissons_file_lead_to_the_lock() {
 }
 
 #[test]
+fn an_option_with_a_url_beats_a_variable_with_a_file() {
+    let server = RedisServer::start();
+    let _guard = Client::connect(&server.url()).unwrap().get_lock("orders").lock().unwrap();
+    let yaml = server.data_folder().join("redisson.yaml");
+    std::fs::write(&yaml, "singleServerConfig: {address: 'redis://127.0.0.1:1'}").unwrap();
+    let show = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockson"));
+        command.args(["show", "orders", "--json"]).args(options);
+        command.env("LOCKSON_REDISSON_YAML", &yaml).output().unwrap()
+    };
+    assert_eq!(code(&show(&[])), 125, "the file counts");
+    assert_eq!(json(&show(&["--url", &server.url()]))["held"], true);
+    let both = show(&["--url", &server.url(), "--redisson-yaml", yaml.to_str().unwrap()]);
+    assert_eq!(code(&both), 125);
+    assert!(String::from_utf8_lossy(&both.stderr).contains("'--redisson-yaml <FILE>'"), "{both:?}");
+}
+
+#[test]
 fn a_prefix_in_redissons_file_counts_for_lists() {
     let server = RedisServer::start();
     let _guard = Client::connect(&server.url()).unwrap().get_lock("shop:orders").lock().unwrap();
