@@ -67,6 +67,9 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     if let Some(value) = &options.value {
         return Ok(client.get_group_lock(name, [value]).force_unlock()?);
     }
+    if before.kind() == Some(LockKind::Permit) && (options.latch || options.permits.is_some()) {
+        return Err("expiring permits are taken; give --permit ID, or no option to free all".into());
+    }
     if options.latch {
         let latch = client.get_count_down_latch(name);
         let is_freed = latch.delete()?;

@@ -46,3 +46,18 @@ fn more_permits_than_are_listed_are_all_freed() {
     assert_eq!((&freed["freed"], &freed["before"]["holder_count"]), (&value!(true), &value!(1_001)));
     assert_eq!(permits.available().unwrap(), 1_001);
 }
+
+#[test]
+fn taken_permits_are_no_semaphore_and_no_latch() {
+    let server = RedisServer::start();
+    let permits = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    permits.set_permits_once(4).unwrap();
+    let taken = permits.acquire(2).unwrap();
+    for options in [&["--permits", "1"][..], &["--latch"]] {
+        let freed = lockson(&server.url(), &[&["free", "calls", "--reason", "test"], options].concat());
+        assert_eq!((code(&freed), freed.stdout.len()), (125, 0), "{freed:?}");
+        assert!(String::from_utf8_lossy(&freed.stderr).contains("give --permit ID"), "{freed:?}");
+    }
+    assert_eq!(permits.available().unwrap(), 2);
+    taken.release().unwrap();
+}
