@@ -83,7 +83,10 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
         return Ok(client.get_semaphore(name).release_if_exists(permits)?);
     }
     unless_hidden(before)?;
-    if let Some(owner) = options.owner.as_ref().or(options.permit.as_ref()) {
+    if let Some(permit) = &options.permit {
+        return free_permits(client, name, vec![permit.parse()?]);
+    }
+    if let Some(owner) = &options.owner {
         return free_owner(client, name, owner, before);
     }
     match before.kind() {
@@ -106,6 +109,8 @@ pub(crate) fn free_owner(client: &Client, name: &str, owner: &str, before: &Insp
     match before.kind() {
         Some(LockKind::Permit) => return free_permits(client, name, vec![owner.parse()?]),
         Some(LockKind::Group) => return Err(BY_VALUE.into()),
+        // Expiring permits of which none is taken look so.
+        Some(LockKind::Semaphore) => return Ok(false),
         _ => {}
     }
     let is_there = before.holders().iter().any(|holder| holder.owner() == owner)

@@ -61,3 +61,19 @@ fn taken_permits_are_no_semaphore_and_no_latch() {
     assert_eq!(permits.available().unwrap(), 2);
     taken.release().unwrap();
 }
+
+#[test]
+fn a_permit_that_was_the_last_one_is_nothing_to_free() {
+    let server = RedisServer::start();
+    let permits = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    permits.set_permits_once(1).unwrap();
+    let taken = permits.acquire(1).unwrap();
+    let id = taken.ids()[0].to_string();
+    taken.release().unwrap();
+    for option in ["--permit", "--owner"] {
+        let freed = lockson(&server.url(), &["free", "calls", option, &id, "--reason", "test"]);
+        assert_eq!(code(&freed), 1, "{freed:?}");
+        assert_eq!(String::from_utf8_lossy(&freed.stdout), "nothing to free at calls: test\n");
+    }
+    assert_eq!(permits.available().unwrap(), 1);
+}
