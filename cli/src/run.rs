@@ -193,7 +193,9 @@ impl Options {
 
 /// Passes signals on to the supervisor. A signal that comes before the lock is had ends the wait.
 fn listen(cancel: &Cancel, sender: &Sender<Event>) -> Result<(), Failure> {
-    let watched = guardian::PASSED_ON.iter().chain([&Signal::SIGCHLD]);
+    let ignored = ignored();
+    let is_heeded = |signal: &&Signal| ignored >> (**signal as u32 - 1) & 1 == 0;
+    let watched = guardian::PASSED_ON.iter().filter(is_heeded).chain([&Signal::SIGCHLD]);
     let mut signals = Signals::new(watched.map(|signal| *signal as i32))?;
     let (cancel, sender) = (cancel.clone(), sender.clone());
     std::thread::spawn(move || {
@@ -205,6 +207,14 @@ fn listen(cancel: &Cancel, sender: &Sender<Event>) -> Result<(), Failure> {
         }
     });
     Ok(())
+}
+
+/// The signals that this program was started to ignore, as by `nohup`, a bit each. Where they have no handler, the
+/// command inherits that.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0) // there is no /proc on macOS
 }
 
 /// Reads a time: seconds, or with units.

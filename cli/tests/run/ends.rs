@@ -1,7 +1,9 @@
 //! How a run ends: exit codes, signals, and locks that are not free.
 
+use std::process::Command;
+
 use lockson::Client;
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::{HelperProcess, RedisServer, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -74,6 +76,20 @@ fn a_signal_is_passed_on_to_the_command() {
     assert_eq!(holder.wait(SOON).code(), Some(4));
     let client = Client::connect(&RedisServer::shared().url()).unwrap();
     assert!(!client.get_lock(&name).is_locked().unwrap());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_ignored_signal_stays_ignored() {
+    let url = RedisServer::shared().url();
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lockson"), "--url", &url]);
+    command.args(["run", &fresh("nohup"), "--", "sh", "-c", "echo in; read line; kill -HUP $$; exit 7"]);
+    let mut holder = HelperProcess::spawn_command(command);
+    holder.expect_line("in", SOON);
+    signal(holder.pid(), Signal::SIGHUP);
+    holder.close_input();
+    assert_eq!(holder.wait(SOON).code(), Some(7));
 }
 
 #[test]
