@@ -62,9 +62,10 @@ pub(crate) struct Options {
     /// Keeps the lock for so long at most; the command is ended before
     #[arg(long, value_name = "TIME", value_parser = duration)]
     lease: Option<Duration>,
-    /// Time to live of the lock where --lease is not given; renewed each third of it
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
-    ttl: Duration,
+    /// Time to live of the lock where --lease is not given; renewed each third of it [default: that of Redisson's
+    /// file, or 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    ttl: Option<Duration>,
     /// Time from SIGTERM to SIGKILL [default: 5s, but at most a quarter of the time to live]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     grace: Option<Duration>,
@@ -112,7 +113,8 @@ pub(crate) fn stage() -> Option<ExitCode> {
 
 /// Runs the command.
 pub(crate) fn run(connection: &Connection, options: &Options) -> Result<ExitCode, Failure> {
-    let timing = options.timing()?;
+    let life = options.life(connection);
+    life.map(|life| options.timing(life)).transpose()?;
     if let (Some(permits), Some(of)) = (options.kind.permits, options.of)
         && permits > of
     {
@@ -120,7 +122,10 @@ pub(crate) fn run(connection: &Connection, options: &Options) -> Result<ExitCode
     }
     let (cancel, (sender, events)) = (Cancel::new(), mpsc::channel());
     listen(&cancel, &sender)?;
-    let mut builder = connect::builder(connection)?.watchdog(options.ttl, options.ttl / 3);
+    let mut builder = connect::builder(connection)?;
+    if let Some(ttl) = options.ttl {
+        builder = builder.watchdog(ttl, ttl / 3);
+    }
     if let Some(replicas) = options.replicas {
         builder = builder.durability(Durability::replicas(replicas));
     }
@@ -132,6 +137,7 @@ pub(crate) fn run(connection: &Connection, options: &Options) -> Result<ExitCode
         Err(error) => return Err(error.into()),
     };
     let hold = taken.hold().clone();
+    let timing = options.timing(life.unwrap_or_else(|| hold.remaining()))?;
     let told = sender.clone();
     hold.on_lost(move |loss| drop(told.send(Event::Lost(*loss))));
     let mut group = Group::start(&hold, timing, rest, sender)?;
@@ -146,8 +152,13 @@ pub(crate) fn run(connection: &Connection, options: &Options) -> Result<ExitCode
 }
 
 impl Options {
-    fn timing(&self) -> Result<Timing, Failure> {
-        let life = self.kind.once_per.or(self.lease).unwrap_or(self.ttl);
+    /// For how long the lock lives; `None` where only Redisson's file may tell.
+    fn life(&self, connection: &Connection) -> Option<Duration> {
+        let usual = connection.redisson_yaml.is_none().then_some(Duration::from_secs(30));
+        self.kind.once_per.or(self.lease).or(self.ttl).or(usual)
+    }
+
+    fn timing(&self, life: Duration) -> Result<Timing, Failure> {
         let grace = self.grace.unwrap_or_else(|| Duration::from_secs(5).min(life / 4));
         if grace > life / 2 {
             return Err(format!("--grace {grace:?} is over half of the time for which the lock lives, {life:?}").into());

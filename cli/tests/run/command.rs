@@ -1,12 +1,13 @@
 //! What a command gets: the lock of each kind, an environment, a terminal.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use lockson::Client;
-use lockson_harness::RedisServer;
+use lockson_harness::{HelperProcess, RedisServer};
 
-use super::{fresh, lockson, run};
+use super::{SOON, fresh, lockson, run};
 
 const SHOW: [&str; 4] = ["--", "sh", "-c", "echo $LOCKSON_NAME $LOCKSON_OWNER $LOCKSON_TOKEN"];
 
@@ -57,6 +58,22 @@ fn permits_are_set_once_and_given_back() {
 }
 
 #[test]
+fn redissons_file_tells_for_how_long_a_lock_lives() {
+    let (server, name, folder) = (RedisServer::shared(), fresh("file"), tempfile::tempdir().unwrap());
+    let yaml = folder.path().join("redisson.yaml");
+    let servers = format!("singleServerConfig: {{address: 'redis://{}', timeout: 60000}}", server.address());
+    std::fs::write(&yaml, servers + "\nlockWatchdogTimeout: 120000\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockson"));
+    command.arg("--redisson-yaml").arg(yaml).args(["run", &name, "--", "sh", "-c", "echo in; read line; exit 7"]);
+    let mut holder = HelperProcess::spawn_command(command);
+    holder.expect_line("in", SOON);
+    let left = Client::connect(&server.url()).unwrap().get_lock(&name).remaining_time_to_live().unwrap();
+    assert!(left > Some(Duration::from_secs(60)), "{left:?}");
+    holder.close_input();
+    assert_eq!(holder.wait(SOON).code(), Some(7));
+}
+
+#[test]
 fn a_token_is_not_passed_on_by_a_lock_without_one() {
     let (outer, inner) = (fresh("outer"), fresh("inner"));
     let url = RedisServer::shared().url();
@@ -85,7 +102,7 @@ fn a_command_reads_from_the_terminal() {
     let (program, name) = (env!("CARGO_BIN_EXE_lockson"), fresh("terminal"));
     // `script` gives a terminal to its command; in the background the command would be stopped as it reads.
     let line = format!("'{program}' --url {url} run {name} -- sh -c 'read word; echo got-$word; exit 6'");
-    let mut script = std::process::Command::new("script")
+    let mut script = Command::new("script")
         .args(["-qec", &line, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
