@@ -83,9 +83,12 @@ impl TestRedis {
         open(brisk(&self.server.url()))
     }
 
-    /// The keys in Redis, sorted: none after all locks, permits and latches are given back.
+    /// The keys in Redis, sorted, without idempotency keys, which expire by themselves. After all locks, permits and
+    /// latches are given back, the fencing tokens are left, and counters of permits that were not deleted.
     pub fn keys(&self) -> Vec<String> {
-        self.server.keys()
+        let mut keys = self.server.keys();
+        keys.retain(|key| !key.starts_with("lockson_once:"));
+        keys
     }
 
     /// Makes the lock gone, as an operator or an eviction does. Its holder is told `Gone`.
@@ -128,7 +131,8 @@ impl TestRedis {
     }
 
     /// Sets the clock of the server forward: each time to live, lease, interval and permit ends sooner by this time.
-    /// Whoever holds what ends now is told `Gone`.
+    /// The holder of a key that ends now is told `Gone`. What ends inside a key that stays is told when a rival takes it:
+    /// a leased permit, a value of a group beside others, a reader beside one with a longer lease.
     ///
     /// The clock of the clients stays, and a renewal begins a time to live anew.
     ///
@@ -237,15 +241,16 @@ fn open(builder: ClientBuilder) -> Client {
 
 /// Stores another owner in the form of the lock: a value, a hash of an owner and its count, or one with a writer.
 const STEAL: &str = r"
+local thief = '00000000-0000-0000-0000-000000000000:1'
 local form = redis.call('TYPE', KEYS[1]).ok
 local has_sides = form == 'hash' and redis.call('HEXISTS', KEYS[1], 'mode') == 1
 redis.call('DEL', KEYS[1])
 if has_sides then
-    redis.call('HSET', KEYS[1], 'mode', 'write', 'thief:1:write', 1)
+    redis.call('HSET', KEYS[1], 'mode', 'write', thief .. ':write', 1)
 elseif form == 'string' then
-    redis.call('SET', KEYS[1], 'thief:1')
+    redis.call('SET', KEYS[1], thief)
 else
-    redis.call('HSET', KEYS[1], 'thief:1', 1)
+    redis.call('HSET', KEYS[1], thief, 1)
 end
 redis.call('PEXPIRE', KEYS[1], 30000)
 ";

@@ -148,6 +148,39 @@ fn a_stolen_read_write_lock_has_another_owner() {
 }
 
 #[test]
+fn a_stolen_lock_is_listed_and_inspected_as_one() {
+    let redis = TestRedis::start();
+    let (client, rival) = (redis.client(), redis.rival());
+    let locks = [
+        client.get_lock("plain"),
+        client.get_non_reentrant_lock("once"),
+        client.get_spin_lock("spin"),
+        client.get_fair_lock("fair"),
+        client.get_fenced_lock("fenced").into(),
+        client.get_read_write_lock("read").read(),
+        client.get_read_write_lock("write").write(),
+    ];
+    for lock in &locks {
+        let guard = lock.lock().unwrap();
+        redis.steal(lock.name());
+        let found = rival.inspect(lock.name()).unwrap();
+        assert!(found.holder_count() == 1 && found.holders()[0].owner() != guard.owner(), "{found:?}");
+    }
+    assert_eq!(rival.scan("", 100).unwrap().len(), locks.len());
+}
+
+#[test]
+fn the_keys_are_those_of_the_service() {
+    let redis = TestRedis::start();
+    let tickets = redis.client().get_semaphore("tickets");
+    tickets.set_permits_once(1).unwrap();
+    tickets.acquire(1).unwrap().release().unwrap();
+    assert_eq!(redis.keys(), ["tickets"]);
+    tickets.delete().unwrap();
+    assert_eq!(redis.keys(), [""; 0]);
+}
+
+#[test]
 fn all_times_end_where_the_clock_is_set_forward_for_ever() {
     let redis = TestRedis::start();
     let guard = redis.client().get_lock("report").with_lease(SOON * 10).lock().unwrap();
