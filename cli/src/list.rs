@@ -38,7 +38,7 @@ pub(crate) fn top(
     listing: Listing,
 ) -> Result<ExitCode, Failure> {
     let (client, beginning) = connect::of_whole_names(connection, beginning)?;
-    let mut seen = Seen::new(Instant::now(), Duration::MAX);
+    let mut seen = Seen::new(Duration::MAX);
     loop {
         let asked = Instant::now();
         let (found, is_cut) = match look(&client, &beginning, listing) {

@@ -11,7 +11,8 @@ use crate::output::{place, waiting};
 /// What the looks of the last five minutes saw.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    began: Instant,
+    /// The time of the first look.
+    began: Option<Instant>,
     /// Nothing is known of a longer time between two looks.
     longest_gap: Duration,
     locks: BTreeMap<String, History>,
@@ -68,13 +69,14 @@ impl Look {
 }
 
 impl Seen {
-    pub(crate) fn new(now: Instant, longest_gap: Duration) -> Self {
-        Self { began: now, longest_gap, locks: BTreeMap::new() }
+    pub(crate) fn new(longest_gap: Duration) -> Self {
+        Self { began: None, longest_gap, locks: BTreeMap::new() }
     }
 
     /// Adds a look that was asked for and answered at these times. A lock that a look at all locks did not find is free;
     /// a lock that a cut list lacks keeps its last state.
     pub(crate) fn add(&mut self, asked: Instant, now: Instant, found: impl Iterator<Item = Look>, is_cut: bool) {
+        self.began.get_or_insert(now);
         let mut found: BTreeMap<_, _> = found.map(|look| (look.name.clone(), look)).collect();
         self.locks.retain(|name, history| {
             let look = found.remove(name);
@@ -99,8 +101,9 @@ impl Seen {
     /// How often a second others became the holders.
     pub(crate) fn hand_overs(&self, name: &str, now: Instant) -> f64 {
         let holds = self.locks.get(name).into_iter().flat_map(|history| &history.holds);
-        let is_new = |hold: &&Stretch| !hold.what.is_empty() && hold.from > self.began && hold.from + KEPT > now;
-        let time = now.duration_since(self.began).min(KEPT);
+        let began = self.began.unwrap_or(now);
+        let is_new = |hold: &&Stretch| !hold.what.is_empty() && hold.from > began && hold.from + KEPT > now;
+        let time = now.duration_since(began).min(KEPT);
         holds.filter(is_new).count() as f64 / time.as_secs_f64().max(1.0)
     }
 
@@ -175,7 +178,7 @@ mod tests {
     fn seen(looks: &[(u64, Option<Look>)]) -> (Seen, Instant) {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut seen = Seen::new(began, Duration::from_secs(5));
+        let mut seen = Seen::new(Duration::from_secs(5));
         for (seconds, look) in looks {
             seen.add(at(*seconds), at(*seconds), look.iter().cloned(), false);
         }
@@ -206,7 +209,7 @@ mod tests {
     fn a_hold_that_a_slow_look_saw_ran_out() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut seen = Seen::new(began, Duration::from_secs(5));
+        let mut seen = Seen::new(Duration::from_secs(5));
         seen.add(at(0), at(2), [look("x", 0, 3)].into_iter(), false);
         seen.add(at(3), at(4), [].into_iter(), false);
         assert_eq!(seen.json("a", at(4))["ran_out"], json!([{ "owner": "x", "ms": 1_000 }]));
@@ -239,6 +242,12 @@ mod tests {
         let (seen, now) = seen(&others);
         assert_eq!(seen.hand_overs("a", now), 0.5);
         assert_eq!(seen.hand_overs("a", now + KEPT), 0.0);
+    }
+
+    #[test]
+    fn the_holder_at_the_first_look_took_over_from_nobody() {
+        let (seen, now) = seen(&[(1, Some(look("x", 0, 9))), (2, Some(look("x", 0, 9)))]);
+        assert_eq!(seen.hand_overs("a", now), 0.0);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(crate) fn serve(connection: &Connection, options: &Options) -> Result<ExitCo
     let title = format!("Locks {beginning}* at {}", connection.place());
     writeln!(io::stdout(), "http://{}/{secret}/", listener.local_addr()?)?;
     io::stdout().flush()?;
-    let looks = Mutex::new(Looks { last: None, seen: Seen::new(Instant::now(), LONGEST_GAP) });
+    let looks = Mutex::new(Looks { last: None, seen: Seen::new(LONGEST_GAP) });
     let page = Page { client, options, beginning, title, secret, looks };
     let open = AtomicUsize::new(0);
     thread::scope(|scope| {
