@@ -90,7 +90,7 @@ pub fn read_without(yaml: &str, settings: &[&str]) -> Result<RedissonConfig> {
 
 /// Reads the settings one by one.
 fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
-    let yaml = substitute(yaml)?;
+    let yaml = substitute(yaml.trim_start_matches('\u{feff}'))?;
     let malformed = |error: serde_norway::Error| config(&not_yaml(&yaml, error.location().map(|at| at.line())));
     let root: Value = serde_norway::from_str(&yaml).map_err(malformed)?;
     let Value::Mapping(mut root) = root else { return Err(config("the Redisson configuration is empty")) };

@@ -291,6 +291,13 @@ fn a_dollar_and_a_brace_in_a_password_are_text() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_setting() {
+    let (url, builder, _) = shown("\u{feff}singleServerConfig: {address: 'redis://h'}\nlockWatchdogTimeout: 9000\n");
+    assert_eq!(url, "redis://h/0");
+    assert!(builder.contains("watchdog_timeout: 9s"), "{builder}");
+}
+
+#[test]
 fn a_mapper_with_more_than_a_prefix_is_refused() {
     let mapper = "!<com.acme.Mapper> {prefix: 'a:', suffix: ':b'}";
     let yaml = format!("singleServerConfig: {{address: 'redis://h'}}\nnameMapper: {mapper}\n");
