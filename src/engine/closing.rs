@@ -10,6 +10,7 @@ use crate::error::Loss;
 use crate::name::LockName;
 use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
+use crate::system::thread;
 use crate::time::Instant;
 use crate::transport::Limits;
 
@@ -21,19 +22,31 @@ impl Engine {
             return;
         }
         self.sender.hurry();
-        let permits = self.by_server(self.cells.taken.close(), |(name, ..)| name);
-        // All losses are reported before the first release, because each release takes a request.
-        let mut held = self.cells.registry.close();
-        held.retain(|hold| self.end_hold(hold));
-        let held = self.by_server(held, |hold| &hold.name);
-        // A slow observer adds its time to that of the releases.
         let end = Instant::now().after(self.config.drop_timeout);
-        // Several names of a server at once: each name is one round trip.
-        let shares = permits.iter().flat_map(|(_, share)| share.chunks(share.len().div_ceil(PERMITS_AT_ONCE)));
-        let permits = shares.map(|share| Box::new(move || self.give_back_all_permits(share, end)) as Box<GivesBack>);
-        let holds =
-            held.iter().map(|(server, holds)| Box::new(move || self.give_back(server, holds, end)) as Box<GivesBack>);
-        side_by_side(&permits.chain(holds).collect::<Vec<_>>(), |give_back| give_back());
+        let permits = self.by_server(self.cells.taken.close(), |(name, ..)| name);
+        // Several at once: each name is one round trip.
+        let shares: Vec<_> =
+            permits.iter().flat_map(|(_, share)| share.chunks(share.len().div_ceil(PERMITS_AT_ONCE))).collect();
+        let give_back_permits = || drop(side_by_side(&shares, |share| self.give_back_all_permits(share, end)));
+        let end = thread::scope(|scope| {
+            // Permits come first, if possible on a thread of their own: what is not given back in time is lost, while
+            // a hold expires.
+            let close = || thread::Builder::new().name("lockson-close".into()).spawn_scoped(scope, give_back_permits);
+            let closing = (!shares.is_empty()).then(close);
+            if matches!(closing, Some(Err(_))) {
+                give_back_permits();
+            }
+            // All losses are reported before the first release, because each release takes a request.
+            let mut held = self.cells.registry.close();
+            held.retain(|hold| self.end_hold(hold));
+            // A slow observer adds its time to that of the releases.
+            let end = Instant::now().after(self.config.drop_timeout);
+            let held = self.by_server(held, |hold| &hold.name);
+            side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+            // A panic there must not keep the connections open.
+            drop(closing.and_then(Result::ok).map(thread::ScopedJoinHandle::join));
+            end
+        });
         self.life.wait_for_others(self.own_operations(), end);
         self.sender.close(end);
         self.cells.close();
@@ -79,9 +92,6 @@ impl Engine {
         }
     }
 }
-
-/// A part of the work of a close.
-type GivesBack<'a> = dyn Fn() + Sync + 'a;
 
 /// The names of one server whose permits are given back at the same time.
 const PERMITS_AT_ONCE: usize = 8;
