@@ -258,7 +258,8 @@ fn is_of_the_place(fault: &Fault) -> bool {
     match fault {
         #[cfg(feature = "credentials")]
         Fault::NotSent(error) if is_of_provider(error) => false,
-        Fault::NotSent(error) => error.kind() == ErrorKind::Connection,
+        // A place is closed as soon as the next one is known; of a closed client the next look tells.
+        Fault::NotSent(error) => matches!(error.kind(), ErrorKind::Connection | ErrorKind::Closed),
         Fault::Refused(refusal) => refusal.is_of_replica(),
         Fault::Unanswered(..) => false,
     }
