@@ -55,13 +55,17 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
 
 /// Reads a number, also one that is written as a text.
 pub(crate) fn number(value: &Value) -> Option<u64> {
-    redis::from_redis_value_ref(value).ok()
+    match value {
+        // The conversions of the `redis` crate make a large number of a negative one.
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => text(value)?.parse().ok(),
+    }
 }
 
 /// Reads the reply to `TIME`.
 pub(crate) fn server_time(reply: &Value) -> Option<Duration> {
-    let (seconds, micros) = redis::from_redis_value_ref(reply).ok()?;
-    Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))
+    let [seconds, micros] = list(reply)? else { return None };
+    Duration::from_secs(number(seconds)?).checked_add(Duration::from_micros(number(micros)?))
 }
 
 /// Ends the round trips with [`Stop::NoReply`] where a part of a reply has an unknown shape.

@@ -52,8 +52,9 @@ fn read(touched: &Value, counted: &Value) -> Option<Copies> {
             (!refusal.is_of_replica() && !refusal.is_of_routing()).then_some(Copies::Refused(refusal))
         }
         (Value::Int(0), _) => Some(Copies::Gone),
-        (Value::Int(1), Value::Array(_)) => {
-            let (local, disks): (u64, u64) = redis::from_redis_value_ref(counted).ok()?;
+        (Value::Int(1), Value::Array(counts)) => {
+            let [local, disks] = &counts[..] else { return None };
+            let (local, disks) = (number(local)?, number(disks)?);
             Some(Copies::Counted { on_disk: local > 0, disks, replicas: disks })
         }
         (Value::Int(1), replicas) => Some(Copies::Counted { on_disk: false, disks: 0, replicas: number(replicas)? }),
