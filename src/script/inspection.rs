@@ -351,9 +351,10 @@ fn is_own(owner: &str) -> bool {
     is_client_id(client) && number.parse::<f64>().is_ok() && transaction.len() <= 1
 }
 
-/// Whether the field of a hash is the owner of a lock, or of a side of a read-write lock.
+/// Whether the field of a hash is the owner of a lock, or of a side of a read-write lock. Redisson writes the id of a
+/// transaction behind the side.
 fn is_hold(field: &str) -> bool {
-    is_own(field.strip_suffix(":write").unwrap_or(field))
+    is_own(&field.replacen(":write", "", 1))
 }
 
 /// The hold count of a field; `None` where either is that of other data.
