@@ -20,6 +20,8 @@ pub(super) struct TlsSession {
     settings: Arc<Tls>,
     /// The number of decrypted bytes that were not read.
     decrypted: usize,
+    /// What a write at once met, for the read that finds no more.
+    broke: Option<io::Error>,
     /// The server ended the session.
     ended: bool,
 }
@@ -28,7 +30,7 @@ impl TlsSession {
     pub(super) fn new(mut connection: ClientConnection, settings: Arc<Tls>) -> Self {
         // A request is sealed as a whole; requests have a limit of their own.
         connection.set_buffer_limit(None);
-        Self { connection, settings, decrypted: 0, ended: false }
+        Self { connection, settings, decrypted: 0, broke: None, ended: false }
     }
 
     /// Receives bytes from the stream by `when`, or at once, and opens the records that are whole. Returns whether any
@@ -100,9 +102,9 @@ impl Session for TlsSession {
     fn read(&mut self, stream: &mut TimedStream, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         while self.decrypted == 0 {
             if self.ended {
-                return Err(ended());
+                return Err(self.broke.take().unwrap_or_else(ended));
             }
-            self.receive(stream, deadline)?;
+            self.receive(stream, deadline).map_err(|error| self.broke.take().unwrap_or(error))?;
             if deadline.is_none() {
                 break;
             }
@@ -114,7 +116,7 @@ impl Session for TlsSession {
 
     fn write_now(&mut self, stream: &mut TimedStream, bytes: &[u8]) -> io::Result<()> {
         self.connection.writer().write_all(bytes)?;
-        let _ = self.flush(stream, None);
+        self.broke = self.flush(stream, None).err();
         Ok(())
     }
 
