@@ -1,6 +1,6 @@
 //! Runs the renewal rounds: sends the requests, updates the ledgers, and reports.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::script::{Renewal, RenewalAnswer};
 use crate::state::ledger::Ledger;
 use crate::state::renewal::{self, Batch, Lesson, RenewalRounds, RenewalTurn, next_look};
 use crate::state::watch::AllHolds;
+use crate::system::HashSet;
 use crate::time::Instant;
 use crate::transport::Slot;
 
@@ -110,7 +111,7 @@ impl Renewer {
         let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).values().filter_map(Weak::upgrade).collect();
         retrying.retain(|hold| !host.hand_over(hold));
         let all = if tick || asked.all.is_some() { host.holds() } else { vec![] };
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let mut due = vec![];
         let moved = asked.moved.iter().map(|hold| (hold, true, true));
         let named = asked.holds.iter().map(|hold| (hold, renews, true));
@@ -216,8 +217,12 @@ impl Renewer {
             self.failed(host, (sent, answered), &failed, error);
         }
         for request in parted {
-            let renewals = usize::from(!request[0].turn.is_look());
-            self.send_batch(host, request.iter().map(|due| vec![*due]).collect(), renewals);
+            let alone = request.iter().map(|due| vec![*due]);
+            if request[0].turn.is_look() {
+                alone.for_each(|one| self.send_batch(host, vec![one], 0));
+            } else {
+                self.send_batch(host, alone.collect(), 1);
+            }
         }
     }
 

@@ -212,11 +212,12 @@ impl RenewalHost for ServerRound<'_> {
 
     fn abandon(&self, hold: &Arc<HoldState>, is_new: bool) {
         let registry = &self.keeper.cells.registry;
-        if !is_new && hold.is_dead() {
+        // A hold may have been released or left to expire before the end of its thread.
+        let is_told = is_new && registry.contains(hold);
+        if hold.is_dead() {
             registry.remove(hold);
         }
-        // A hold may have been released or left to expire before the end of its thread.
-        if !is_new || !registry.contains(hold) {
+        if !is_told {
             return;
         }
         self.keeper.schedule_check(hold);
