@@ -18,7 +18,8 @@ pub(super) struct Pool {
     most: usize,
     state: Mutex<State>,
     freed: Condvar,
-    /// Whether several connections were idle when the last one was returned, for [`Pool::trim`] to close later; read without the mutex after each request.
+    /// Whether several connections were idle when the last one was returned, for [`Pool::trim`] to close later; read
+    /// without the mutex after each request.
     pub(super) has_spare: AtomicBool,
 }
 

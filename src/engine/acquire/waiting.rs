@@ -251,9 +251,11 @@ impl<'a> Waiting<'a> {
         self.subscription.as_ref().is_some_and(|subscription| subscription.is_live().unwrap_or(false))
     }
 
-    /// Joins a channel that is subscribed already: joining before the first request saves the second request.
+    /// Joins a channel that is subscribed already: joining before the first request saves the second request. A channel
+    /// that is a waiter's own is not.
     fn join_live(&mut self) {
-        if !self.wants_count() && self.subscription.is_none() {
+        let is_shared = self.pauses().is_none() && self.queueing != Queueing::InRedis;
+        if is_shared && !self.wants_count() && self.subscription.is_none() {
             let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
             self.subscription = hub.join_live(|| self.subject(), || self.channel(), bell);
         }
@@ -286,7 +288,8 @@ impl<'a> Waiting<'a> {
         self.position.is_some() && matches!(self.queueing, Queueing::Counted(_))
     }
 
-    /// Subscribes to the channel, if there is one. Returns whether a message could be missed before, so that the thread must ask again.
+    /// Subscribes to the channel, if there is one. Returns whether a message could be missed before, so that the thread
+    /// must ask again.
     pub(crate) fn arm(&mut self) -> Result<bool> {
         if self.pauses().is_some() {
             return Ok(false);
