@@ -227,7 +227,7 @@ impl Scene {
             && self.is_quiet
             && !self.faults.lose_everything()
             // The rest of an inner section's lease may be too short to be told as what has expired.
-            && !(self.has_sections && !robbed.is_kept)
+            && (!self.has_sections || robbed.is_kept)
             && !["expiring", "red"].contains(&name)
         {
             self.world.fail(format_args!("{} was lost without a reason", robbed.holder.owner()));
