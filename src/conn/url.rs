@@ -30,7 +30,8 @@ impl Target {
         if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return fail("it has a space or a line break: cut it off at its start or end by trim(), or write %20");
         }
-        let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let end = ['/', '?', '#'].into_iter().filter_map(|mark| rest.find(mark)).min();
+        let (authority, behind) = rest.split_at(end.unwrap_or(rest.len()));
         let (path, query) = behind.split_once('?').unwrap_or((behind, ""));
         let scheme = scheme.to_ascii_lowercase();
         let is_unix = matches!(scheme.as_str(), "redis+unix" | "valkey+unix" | "unix");
