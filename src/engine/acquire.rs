@@ -157,7 +157,7 @@ impl Engine {
     /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
     /// request was sent are certain to be older.
     pub(crate) fn exclude_older_holds(&self, request: &AcquireRequest<'_>, sent: Instant) {
-        for older in self.cells.registry.under(request.name).into_iter().filter(|hold| hold.since < sent) {
+        for older in self.cells.registry.older(request.name, sent) {
             let excluded = request.kind.side() == Side::Exclusive
                 || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
             if excluded {

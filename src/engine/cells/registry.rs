@@ -11,6 +11,7 @@ use crate::engine::hold::HoldState;
 use crate::name::LockName;
 use crate::owner::ThreadNumber;
 use crate::sync::Mutex;
+use crate::time::Instant;
 
 /// All holds that were not released.
 #[derive(Default)]
@@ -138,8 +139,17 @@ impl Registry {
 
     /// Returns the holds that a change of this lock concerns: of a name of a whole key, all holds under the key.
     pub(crate) fn under(&self, name: &LockName) -> Vec<Arc<HoldState>> {
+        self.under_where(name, |_| true)
+    }
+
+    /// The holds that [`under`](Self::under) finds, as far as they are older than `time`.
+    pub(crate) fn older(&self, name: &LockName, time: Instant) -> Vec<Arc<HoldState>> {
+        self.under_where(name, |hold| hold.since < time)
+    }
+
+    fn under_where(&self, name: &LockName, is_meant: impl Fn(&HoldState) -> bool) -> Vec<Arc<HoldState>> {
         let holds = self.0.lock();
-        holds.under(name).iter().filter(|hold| hold.name.overlaps(name)).cloned().collect()
+        holds.under(name).iter().filter(|hold| hold.name.overlaps(name) && is_meant(hold)).cloned().collect()
     }
 
     /// Returns those of the keys that have watched holds, as names of whole keys.
@@ -202,7 +212,7 @@ mod tests {
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
     use crate::state::ledger::{Ledger, Promise};
-    use crate::time::{Instant, Lease};
+    use crate::time::Lease;
     use crate::transport::ServerNumber;
 
     fn hold(owners: &Owners, name: usize) -> Arc<HoldState> {
