@@ -11,7 +11,7 @@ use lockson_world::system::thread;
 
 use crate::kinds::{self, Kind};
 use crate::process::Process;
-use crate::scene::{DROP, PERMITS, Scene};
+use crate::scene::{DROP, Scene};
 
 impl Scene {
     pub fn act(&self, process: &Process) {
@@ -261,13 +261,7 @@ impl Scene {
 
     fn take_permit(&self, semaphore: &Semaphore) {
         let Some(permit) = self.granted("permits", |wait| semaphore.try_acquire_for(1, wait)) else { return };
-        self.takes();
-        // A close gives back what its client has taken.
-        if self.permits.fetch_add(1, Ordering::Relaxed) >= PERMITS && self.habits.close == 0 {
-            self.world.fail(format_args!("more than {PERMITS} permits are taken"));
-        }
-        self.stay("permits");
-        self.permits.fetch_sub(1, Ordering::Relaxed);
+        self.has_permits(1);
         self.given_back(|| permit.release());
     }
 

@@ -142,7 +142,8 @@ impl Scene {
         }
     }
 
-    fn has_permits(&self, permits: u32) {
+    /// Is at work under permits of the semaphore.
+    pub fn has_permits(&self, permits: u32) {
         self.takes();
         // A close gives back what its client has taken.
         if self.permits.fetch_add(permits, Ordering::Relaxed) + permits > PERMITS && self.habits.close == 0 {
@@ -206,7 +207,10 @@ impl Scene {
                 self.are_open(sections);
             }
             Ok(None) => {
-                if !self.may_run_late() && sections.hold.is_held() && self.server.taken_away(sections.hold.owner()).is_none() {
+                if !self.may_run_late()
+                    && sections.hold.is_held()
+                    && self.server.taken_away(sections.hold.owner()).is_none()
+                {
                     self.world.fail(format_args!("no re-entry into {name}"));
                 }
                 sections.is_unsure = true;

@@ -200,7 +200,8 @@ impl Cluster {
         let ranges = shards.chunk_by(|one, other| one == other).map(|range| {
             let last = first + range.len() - 1;
             let replica = (range[0] == 0).then(|| node(self.replica));
-            let words = [number(first), number(last), node(self.master_for(place, range[0]))].into_iter().chain(replica);
+            let words =
+                [number(first), number(last), node(self.master_for(place, range[0]))].into_iter().chain(replica);
             first = last + 1;
             Reply::List(words.collect())
         });
