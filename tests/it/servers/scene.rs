@@ -8,7 +8,7 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use super::Version;
-use crate::faults::answers::{Answers, PATIENCE, Trouble};
+use crate::faults::answers::{Answers, NEWCOMER, PATIENCE, Trouble};
 use crate::support::faults::{Rig, SOON};
 
 /// One way in which a server refuses.
@@ -60,7 +60,7 @@ impl Way {
         let client = scene.builder().connect().expect("the server still works");
         let trouble =
             Trouble { fail: &|| (self.fail)(&scene), heal: &|| (self.heal)(&scene), holds_stay: self.holds_stay };
-        Answers::taken(&scene.rig, &client, || scene.builder().connect(), &trouble)
+        Answers::taken(&scene.rig, &client, || scene.builder().client_name(NEWCOMER).connect(), &trouble)
     }
 
     /// Whether this machine can produce the refusal.
