@@ -154,10 +154,10 @@ pub(crate) struct Fitness {
 /// The next step of the listening connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// One command for each batch.
-    Subscribe(PubSub, Vec<Vec<String>>),
-    /// One command for each batch.
-    Unsubscribe(PubSub, Vec<Vec<String>>),
+    /// One command for each channel.
+    Subscribe(PubSub, Vec<String>),
+    /// One command for each channel.
+    Unsubscribe(PubSub, Vec<String>),
     /// Nothing to do until this moment, or until the thread is woken.
     Rest(Instant),
     /// The connection leads to the wrong server: make it anew.

@@ -36,8 +36,8 @@ pub(crate) enum ListenerEvent {
     Subscribed(String),
     /// Also unasked, when the slot of the channel has left the server.
     Unsubscribed(String),
-    /// Another server has the slot of these channels, or no server at present.
-    Elsewhere(Vec<String>, Refusal),
+    /// Another server has the slot of this channel, or no server at present.
+    Elsewhere(String, Refusal),
     Message {
         channel: String,
         /// As the sender wrote it: any bytes.
@@ -45,8 +45,8 @@ pub(crate) enum ListenerEvent {
     },
     /// Tracked keys were changed or deleted; `None` means all keys.
     Invalidated(Option<Vec<String>>),
-    /// The server refused to subscribe to these channels.
-    Refused(Vec<String>, Refusal),
+    /// The server refused to subscribe to this channel.
+    Refused(String, Refusal),
     /// The connection broke, and with it all subscriptions.
     Lost(Error),
 }
@@ -124,7 +124,7 @@ impl Listener {
 struct ListeningSession<'a> {
     listener: &'a Listener,
     connection: Box<Connection>,
-    /// Requests whose replies are incomplete, in the order of sending.
+    /// Requests without a reply so far, in the order of sending.
     sent: VecDeque<Sent>,
     /// The time of the last whole frame.
     heard: Instant,
@@ -135,11 +135,10 @@ struct ListeningSession<'a> {
 
 enum Sent {
     Ping,
-    /// To subscribe to channels or to end that, with the number of missing replies.
-    Channels {
+    /// To subscribe to a channel or to end that.
+    Channel {
         subscribes: bool,
-        channels: Vec<String>,
-        missing: usize,
+        channel: String,
     },
 }
 
@@ -160,8 +159,8 @@ impl ListeningSession<'_> {
         let rest = loop {
             let Some(audience) = self.listener.audience.upgrade() else { return Ok(false) };
             match audience.demand(Instant::now()) {
-                Demand::Subscribe(pub_sub, batches) => self.send_batches(pub_sub.subscribe(), true, batches)?,
-                Demand::Unsubscribe(pub_sub, batches) => self.send_batches(pub_sub.unsubscribe(), false, batches)?,
+                Demand::Subscribe(pub_sub, channels) => self.send_each(pub_sub.subscribe(), true, channels)?,
+                Demand::Unsubscribe(pub_sub, channels) => self.send_each(pub_sub.unsubscribe(), false, channels)?,
                 Demand::Rest(until) => break until,
                 Demand::Redial => {
                     let what = "is another server by now: the listening connection is made anew";
@@ -183,14 +182,13 @@ impl ListeningSession<'_> {
         Ok(true)
     }
 
-    fn send_batches(&mut self, word: &str, subscribes: bool, batches: Vec<Vec<String>>) -> Result<(), Error> {
+    fn send_each(&mut self, word: &str, subscribes: bool, channels: Vec<String>) -> Result<(), Error> {
         let mut packed = vec![];
-        for batch in &batches {
-            redis::cmd(word).arg(batch).write_packed_command(&mut packed);
+        for channel in &channels {
+            redis::cmd(word).arg(channel).write_packed_command(&mut packed);
         }
         self.send(&packed)?;
-        let sent = |channels: Vec<String>| Sent::Channels { subscribes, missing: channels.len(), channels };
-        self.sent.extend(batches.into_iter().map(sent));
+        self.sent.extend(channels.into_iter().map(|channel| Sent::Channel { subscribes, channel }));
         Ok(())
     }
 
@@ -235,15 +233,15 @@ impl ListeningSession<'_> {
                 ListenerEvent::Message { channel, payload: payload.unwrap_or_default() }
             }
             "subscribe" | "ssubscribe" => {
-                self.answered_one();
+                self.answered();
                 ListenerEvent::Subscribed(channel)
             }
             "unsubscribe" | "sunsubscribe" => {
                 // A slot that leaves the server ends subscriptions unasked.
-                if let Some(Sent::Channels { subscribes: false, channels, .. }) = self.sent.front()
-                    && channels.contains(&channel)
+                if let Some(Sent::Channel { subscribes: false, channel: left }) = self.sent.front()
+                    && *left == channel
                 {
-                    self.answered_one();
+                    self.answered();
                 }
                 ListenerEvent::Unsubscribed(channel)
             }
@@ -260,29 +258,23 @@ impl ListeningSession<'_> {
     fn refused(&mut self, refusal: Refusal) -> Result<Option<ListenerEvent>, Error> {
         let passes = refusal.is_transient() || (refusal.is_of_login() && self.confirmed);
         Ok(match self.sent.pop_front() {
-            Some(Sent::Channels { subscribes: true, channels, .. }) if refusal.is_of_routing() => {
-                Some(ListenerEvent::Elsewhere(channels, refusal))
+            Some(Sent::Channel { subscribes: true, channel }) if refusal.is_of_routing() => {
+                Some(ListenerEvent::Elsewhere(channel, refusal))
             }
             // The subscription is requested again on the next connection, after a pause.
-            Some(Sent::Channels { subscribes: true, .. }) if passes => return Err(Error::refused(refusal)),
-            Some(Sent::Channels { subscribes: true, channels, .. }) => Some(ListenerEvent::Refused(channels, refusal)),
+            Some(Sent::Channel { subscribes: true, .. }) if passes => return Err(Error::refused(refusal)),
+            Some(Sent::Channel { subscribes: true, channel }) => Some(ListenerEvent::Refused(channel, refusal)),
             // Without the right to unsubscribe the channel stays subscribed. Its messages wake no waiter.
-            Some(Sent::Channels { channels, .. }) => {
-                channels.into_iter().for_each(|channel| self.listener.tell(ListenerEvent::Unsubscribed(channel)));
-                None
-            }
+            Some(Sent::Channel { channel, .. }) => Some(ListenerEvent::Unsubscribed(channel)),
             Some(Sent::Ping) if refusal.is_of_login() => return Err(Error::refused(refusal)),
             _ => None,
         })
     }
 
-    fn answered_one(&mut self) {
+    fn answered(&mut self) {
         self.confirmed = true;
-        if let Some(Sent::Channels { missing, .. }) = self.sent.front_mut() {
-            *missing -= 1;
-            if *missing == 0 {
-                self.sent.pop_front();
-            }
+        if let Some(Sent::Channel { .. }) = self.sent.front() {
+            self.sent.pop_front();
         }
     }
 }

@@ -175,16 +175,11 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         }
     }
 
-    /// Records that another server has the slot of these channels. Returns the waiters to wake.
+    /// Records that another server has the slot of this channel. Returns the waiters to wake.
     #[must_use]
-    pub(crate) fn elsewhere(&mut self, channels: &[String], now: Instant) -> Vec<Waiter> {
-        let mut wakes = vec![];
-        for channel in channels {
-            if let Some(entry) = self.in_state(State::Asked, channel) {
-                wakes.extend(entry.is_elsewhere(now));
-            }
-        }
-        wakes
+    pub(crate) fn elsewhere(&mut self, channel: &str, now: Instant) -> Vec<Waiter> {
+        let Some(entry) = self.in_state(State::Asked, channel) else { return vec![] };
+        entry.is_elsewhere(now).collect()
     }
 
     /// Records a message. The waiters are woken after the report about the lock, so that the sender is known by then.
@@ -202,17 +197,12 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
         Message { announced, counted, wakes: woken.map(|(_, waiter, _)| waiter.clone()).collect() }
     }
 
-    /// Records that the server refused to subscribe to these channels. Returns the waiters to wake.
+    /// Records that the server refused to subscribe to this channel. Returns the waiters to wake.
     #[must_use]
-    pub(crate) fn refused(&mut self, channels: &[String], refusal: &Refusal) -> Vec<Waiter> {
-        let mut wakes = vec![];
-        for channel in channels {
-            if let Some(entry) = self.in_state(State::Asked, channel) {
-                (entry.state, entry.refusal) = (State::Wanted, Some(refusal.clone()));
-                wakes.extend(entry.waiters());
-            }
-        }
-        wakes
+    pub(crate) fn refused(&mut self, channel: &str, refusal: Refusal) -> Vec<Waiter> {
+        let Some(entry) = self.in_state(State::Asked, channel) else { return vec![] };
+        (entry.state, entry.refusal) = (State::Wanted, Some(refusal));
+        entry.waiters().collect()
     }
 
     /// Records the loss of the connection: all channels are wanted again, and every waiter is woken to ask.
@@ -259,34 +249,34 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
     }
 
     fn subscribe(&mut self, now: Instant) -> Option<Demand> {
-        let (pub_sub, batches) = self.batches(State::Asked, |entry| entry.is_due(now))?;
-        Some(Demand::Subscribe(pub_sub, batches))
+        let (pub_sub, channels) = self.moved(State::Asked, |entry| entry.is_due(now))?;
+        Some(Demand::Subscribe(pub_sub, channels))
     }
 
     fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
         let is_idle = |entry: &Channel<Waiter>| {
             entry.state == State::Subscribed && entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
         };
-        let (pub_sub, batches) = self.batches(State::Leaving, is_idle)?;
-        Some(Demand::Unsubscribe(pub_sub, batches))
+        let (pub_sub, channels) = self.moved(State::Leaving, is_idle)?;
+        Some(Demand::Unsubscribe(pub_sub, channels))
     }
 
     /// Moves some channels to `state`. Returns the channels, a command for each, and the kind of pub/sub: a refusal
     /// concerns one channel, and the sharded channels of one command would have to share a slot.
-    fn batches(&mut self, state: State, fits: impl Fn(&Channel<Waiter>) -> bool) -> Option<(PubSub, Vec<Vec<String>>)> {
+    fn moved(&mut self, state: State, fits: impl Fn(&Channel<Waiter>) -> bool) -> Option<(PubSub, Vec<String>)> {
         if let Some(entry) = self.channels.get_mut(INVALIDATIONS)
             && fits(entry)
         {
             entry.state = state;
-            return Some((PubSub::Plain, vec![vec![INVALIDATIONS.to_owned()]]));
+            return Some((PubSub::Plain, vec![INVALIDATIONS.to_owned()]));
         }
         let fitting = self.channels.iter_mut().filter(|(_, entry)| fits(entry)).take(MOST_AT_ONCE);
         let moved = |(channel, entry): (&String, &mut Channel<Waiter>)| {
             entry.state = state;
-            vec![channel.clone()]
+            channel.clone()
         };
-        let batches: Vec<_> = fitting.map(moved).collect();
-        (!batches.is_empty()).then_some((self.pub_sub, batches))
+        let channels: Vec<_> = fitting.map(moved).collect();
+        (!channels.is_empty()).then_some((self.pub_sub, channels))
     }
 }
 

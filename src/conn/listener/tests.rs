@@ -23,8 +23,8 @@ impl Audience for Script {
             ListenerEvent::Connected(_, pub_sub) => format!("connected {pub_sub:?}"),
             ListenerEvent::Subscribed(channel) => format!("subscribed {channel}"),
             ListenerEvent::Unsubscribed(channel) => format!("unsubscribed {channel}"),
-            ListenerEvent::Elsewhere(channels, refusal) => format!("{} {}", refusal.word(), channels.join(" ")),
-            ListenerEvent::Refused(channels, refusal) => format!("refused {} {}", refusal.word(), channels.join(" ")),
+            ListenerEvent::Elsewhere(channel, refusal) => format!("{} {channel}", refusal.word()),
+            ListenerEvent::Refused(channel, refusal) => format!("refused {} {channel}", refusal.word()),
             ListenerEvent::Lost(_) => "lost".to_owned(),
             event => format!("{event:?}"),
         });
@@ -49,8 +49,8 @@ fn check(demands: Vec<Demand>, reply: fn(&str) -> &'static str, events: &[&str])
     waker.wake();
 }
 
-fn batches(channels: &[&str]) -> Vec<Vec<String>> {
-    channels.iter().map(|channel| vec![(*channel).to_owned()]).collect()
+fn texts_of(channels: &[&str]) -> Vec<String> {
+    channels.iter().map(|&channel| channel.to_owned()).collect()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn each_slot_gets_a_command_and_a_reply_of_its_own() {
         "SSUBSCRIBE b" => "-MOVED 3300 127.0.0.1:7001\r\n",
         _ => "-NOPERM no\r\n",
     };
-    let demands = vec![Demand::Subscribe(PubSub::Sharded, batches(&["a", "b", "c"]))];
+    let demands = vec![Demand::Subscribe(PubSub::Sharded, texts_of(&["a", "b", "c"]))];
     check(demands, reply, &["connected Sharded", "subscribed a", "MOVED b", "refused NOPERM c"]);
 }
 
@@ -73,9 +73,9 @@ fn a_subscription_that_ends_unasked_answers_no_request() {
         _ => "-NOPERM no\r\n",
     };
     let demands = vec![
-        Demand::Subscribe(PubSub::Sharded, batches(&["a", "c"])),
-        Demand::Unsubscribe(PubSub::Sharded, batches(&["b"])),
-        Demand::Subscribe(PubSub::Sharded, batches(&["d"])),
+        Demand::Subscribe(PubSub::Sharded, texts_of(&["a", "c"])),
+        Demand::Unsubscribe(PubSub::Sharded, texts_of(&["b"])),
+        Demand::Subscribe(PubSub::Sharded, texts_of(&["d"])),
     ];
     let refused = ["refused NOPERM c", "unsubscribed b", "refused NOPERM d"];
     check(demands, reply, &[&["connected Sharded", "subscribed a", "unsubscribed a"], &refused[..]].concat());
@@ -85,6 +85,6 @@ fn a_subscription_that_ends_unasked_answers_no_request() {
 fn a_sharded_message_is_a_message() {
     let reply = |_: &str| "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$1\r\n0\r\n";
     let message = "Message { channel: \"a\", payload: [48] }";
-    let demands = vec![Demand::Subscribe(PubSub::Sharded, batches(&["a"]))];
+    let demands = vec![Demand::Subscribe(PubSub::Sharded, texts_of(&["a"]))];
     check(demands, reply, &["connected Sharded", "subscribed a", message]);
 }

@@ -246,8 +246,8 @@ impl Audience for Hub {
                 (channels.subscribed(&channel), tracks.then_some(Report::TrackingChannelChanged))
             }
             ListenerEvent::Unsubscribed(channel) => (channels.unsubscribed(&channel, Instant::now()), None),
-            ListenerEvent::Elsewhere(names, refusal) => {
-                (channels.elsewhere(&names, Instant::now()), Some(Report::Elsewhere(refusal)))
+            ListenerEvent::Elsewhere(channel, refusal) => {
+                (channels.elsewhere(&channel, Instant::now()), Some(Report::Elsewhere(refusal)))
             }
             ListenerEvent::Message { channel, payload } => {
                 let Message { announced, counted, wakes } = channels.message(&channel);
@@ -255,9 +255,9 @@ impl Audience for Hub {
                 (wakes, counted.or(announced.map(Report::Announced)))
             }
             ListenerEvent::Invalidated(keys) => (vec![], Some(Report::Invalidated(keys))),
-            ListenerEvent::Refused(names, refusal) => {
-                let tracks = names == [INVALIDATIONS];
-                (channels.refused(&names, &refusal), tracks.then_some(Report::TrackingChannelChanged))
+            ListenerEvent::Refused(channel, refusal) => {
+                let tracks = channel == INVALIDATIONS;
+                (channels.refused(&channel, refusal), tracks.then_some(Report::TrackingChannelChanged))
             }
             ListenerEvent::Lost(error) => {
                 (*identity, *wrong_server) = (None, false);

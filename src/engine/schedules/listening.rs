@@ -126,13 +126,13 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
                 break;
             }
             match asked.pop_front() {
-                Some(Demand::Subscribe(_, batches)) => {
-                    server.subscribed.extend(batches.iter().flatten().cloned());
-                    server.words.extend(batches.into_iter().flatten().map(ListenerEvent::Subscribed));
+                Some(Demand::Subscribe(_, channels)) => {
+                    server.subscribed.extend(channels.iter().cloned());
+                    server.words.extend(channels.into_iter().map(ListenerEvent::Subscribed));
                 }
-                Some(Demand::Unsubscribe(_, batches)) => {
-                    server.subscribed.retain(|channel| !batches.iter().flatten().any(|left| left == channel));
-                    server.words.extend(batches.into_iter().flatten().map(ListenerEvent::Unsubscribed));
+                Some(Demand::Unsubscribe(_, channels)) => {
+                    server.subscribed.retain(|channel| !channels.contains(channel));
+                    server.words.extend(channels.into_iter().map(ListenerEvent::Unsubscribed));
                 }
                 _ => {}
             }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::bell::Bell;
-use crate::name::hashed_part;
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -36,8 +35,8 @@ pub(super) enum Step {
 
 #[derive(Debug)]
 enum Request {
-    Subscribe(Vec<String>),
-    Unsubscribe(Vec<String>),
+    Subscribe(String),
+    Unsubscribe(String),
 }
 
 #[derive(Debug)]
@@ -45,8 +44,8 @@ enum Word {
     Subscribed(String),
     Unsubscribed(String),
     Message(String),
-    Refused(Vec<String>),
-    Elsewhere(Vec<String>),
+    Refused(String),
+    Elsewhere(String),
 }
 
 struct Waiter {
@@ -82,12 +81,6 @@ const CHANNELS: [&str; 3] = ["a", "b", "own"];
 
 fn subject(channel: &str) -> Subject {
     if channel == "own" { Subject::Other } else { Subject::Lock(LockName::new(channel).unwrap()) }
-}
-
-/// A server refuses sharded channels of two slots in one command.
-fn assert_one_slot(pub_sub: PubSub, channels: &[String]) {
-    let slots: BTreeSet<_> = channels.iter().map(|channel| hashed_part(channel.as_bytes())).collect();
-    assert!(pub_sub == PubSub::Plain || slots.len() == 1, "CROSSSLOT: {channels:?}");
 }
 
 /// Wakes waiters as the hub does.
@@ -200,20 +193,14 @@ impl Model {
                 self.empty_since = self.now;
             }
             match demand {
-                Demand::Subscribe(_, ref batches) | Demand::Unsubscribe(_, ref batches)
-                    if batches.is_empty() || batches.iter().any(Vec::is_empty) =>
-                {
-                    panic!("nothing is asked for")
+                Demand::Subscribe(pub_sub, channels) => {
+                    assert!(self.connected && pub_sub == self.pub_sub && !channels.is_empty());
+                    self.requests.extend(channels.into_iter().map(Request::Subscribe));
                 }
-                Demand::Subscribe(pub_sub, ref batches) => {
-                    assert!(self.connected && pub_sub == self.pub_sub);
-                    batches.iter().for_each(|batch| assert_one_slot(pub_sub, batch));
-                }
-                Demand::Unsubscribe(pub_sub, ref batches) => {
-                    assert!(self.connected && pub_sub == self.pub_sub);
-                    batches.iter().for_each(|batch| assert_one_slot(pub_sub, batch));
-                    let mut channels = batches.iter().flatten();
-                    assert!(channels.all(|channel| self.is_over(channel)), "unsubscribed too early");
+                Demand::Unsubscribe(pub_sub, channels) => {
+                    assert!(self.connected && pub_sub == self.pub_sub && !channels.is_empty());
+                    assert!(channels.iter().all(|channel| self.is_over(channel)), "unsubscribed too early");
+                    self.requests.extend(channels.into_iter().map(Request::Unsubscribe));
                 }
                 Demand::Rest(until) => {
                     assert!(until > self.now && until <= self.now.after(CONNECTION_LINGER));
@@ -231,31 +218,26 @@ impl Model {
                     return;
                 }
             }
-            match demand {
-                Demand::Subscribe(_, batches) => self.requests.extend(batches.into_iter().map(Request::Subscribe)),
-                Demand::Unsubscribe(_, batches) => self.requests.extend(batches.into_iter().map(Request::Unsubscribe)),
-                _ => {}
-            }
         }
         panic!("it never rests");
     }
 
     fn serve(&mut self) {
         match self.requests.pop_front() {
-            Some(Request::Subscribe(channels)) if channels.iter().any(|channel| self.forbidden.contains(channel)) => {
-                self.words.push_back(Word::Refused(channels));
+            Some(Request::Subscribe(channel)) if self.forbidden.contains(&channel) => {
+                self.words.push_back(Word::Refused(channel));
             }
-            Some(Request::Subscribe(channels)) if channels.iter().any(|channel| self.elsewhere.contains(channel)) => {
-                self.words.push_back(Word::Elsewhere(channels));
+            Some(Request::Subscribe(channel)) if self.elsewhere.contains(&channel) => {
+                self.words.push_back(Word::Elsewhere(channel));
             }
-            Some(Request::Subscribe(channels)) => {
-                self.subscribed.extend(channels.iter().cloned());
-                self.words.extend(channels.into_iter().map(Word::Subscribed));
+            Some(Request::Subscribe(channel)) => {
+                self.subscribed.insert(channel.clone());
+                self.words.push_back(Word::Subscribed(channel));
             }
-            Some(Request::Unsubscribe(channels)) => {
+            Some(Request::Unsubscribe(channel)) => {
                 // Where the slot is elsewhere the server refuses, and the listener takes the refusal for a yes.
-                self.subscribed.retain(|channel| !channels.contains(channel));
-                self.words.extend(channels.into_iter().map(Word::Unsubscribed));
+                self.subscribed.remove(&channel);
+                self.words.push_back(Word::Unsubscribed(channel));
             }
             None => {}
         }
@@ -281,9 +263,9 @@ impl Model {
                     self.all_rung(|waiter| waiter.channel == channel);
                 }
             }
-            Word::Elsewhere(channels) => {
-                ring(&self.channels.elsewhere(&channels, self.now));
-                self.all_rung(|waiter| channels.contains(&waiter.channel));
+            Word::Elsewhere(channel) => {
+                ring(&self.channels.elsewhere(&channel, self.now));
+                self.all_rung(|waiter| waiter.channel == channel);
             }
             Word::Message(channel) => {
                 let known = self.channels.channels.contains_key(&channel);
@@ -297,16 +279,15 @@ impl Model {
                 *own = own.saturating_sub(1);
                 self.all_rung(|waiter| waiter.channel == channel);
             }
-            Word::Refused(channels) => {
+            Word::Refused(channel) => {
                 let before: Vec<bool> = self.waiters.iter().map(|waiter| self.is_refused(waiter)).collect();
-                ring(&self.channels.refused(&channels, &Refusal::for_test("NOPERM")));
-                let alone = channels.len() == 1;
-                self.refused_ever.extend(channels.iter().filter(|_| alone).cloned());
+                ring(&self.channels.refused(&channel, Refusal::for_test("NOPERM")));
                 for (waiter, before) in self.waiters.iter().zip(before) {
-                    let concerned = alone && channels.contains(&waiter.channel);
+                    let concerned = waiter.channel == channel;
                     assert_eq!(self.is_refused(waiter), before || concerned, "a refusal tells its own waiters");
                     assert_eq!(waiter.bell.was_rung(), concerned);
                 }
+                self.refused_ever.insert(channel);
             }
         }
     }
