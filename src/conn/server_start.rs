@@ -21,8 +21,9 @@ impl ServerStart {
     /// Reads the text of `INFO server` that arrived at `now`.
     pub(super) fn read(info: &str, now: Instant) -> Option<Self> {
         // The server counts whole seconds of its clock: of an uptime of 3 s, a little more than 2 s are certain.
-        let uptime = field_of(info, "uptime_in_seconds")?.parse::<u64>().ok()?.saturating_sub(1);
-        let started = now.before(Duration::from_secs(uptime));
+        // It is negative where the clock was set back after the start.
+        let uptime = field_of(info, "uptime_in_seconds")?.parse::<i64>().ok()?.saturating_sub(1);
+        let started = now.before(Duration::from_secs(uptime.try_into().unwrap_or(0)));
         Some(Self { run_id: field_of(info, "run_id")?.into(), started, alive: now })
     }
 }
@@ -81,10 +82,10 @@ mod tests {
         let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nuptime_in_seconds:30\r\nuptime_in_days:0\r\n";
         let started = NOW.before(Duration::from_secs(29));
         assert_eq!(server_start(info), Some(ServerStart { run_id: "abc".into(), started, alive: NOW }));
-        assert_eq!(
-            server_start("run_id:abc\r\nuptime_in_seconds:0").map(|server_start| server_start.started),
-            Some(NOW)
-        );
+        for uptime in ["0", "-9"] {
+            let info = format!("run_id:abc\r\nuptime_in_seconds:{uptime}\r\n");
+            assert_eq!(server_start(&info).map(|server_start| server_start.started), Some(NOW));
+        }
         assert_eq!(server_start("run_id:abc\r\n"), None);
         assert_eq!(server_start("uptime_in_seconds:30\r\n"), None);
         assert_eq!(server_start("run_id:abc\r\nuptime_in_seconds:x\r\n"), None);
