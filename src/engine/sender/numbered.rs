@@ -61,8 +61,7 @@ impl Sender {
     pub(crate) fn once<T>(&self, request: &Numbered<'_, T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> Result<T> {
         let node = self.node(request.name);
         let place = self.take_place(request.name);
-        let began = Instant::now();
-        let outcome = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
+        let (began, outcome) = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
         self.after_request(node);
         let in_doubt = outcome.as_ref().map_or_else(|failed| failed.in_doubt.is_some(), |answer| answer.unfenceable);
         let ending = match &outcome {
@@ -84,17 +83,24 @@ impl Sender {
         outcome.map(|answer| answer.value).map_err(|failed| self.of_counter(request.name, failed.error))
     }
 
-    /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one.
-    fn send_while_remembered<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
+    /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one. Also returns a
+    /// time before the first copy.
+    fn send_while_remembered<T>(
+        &self,
+        call: &Call<T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> (Instant, SendResult<T>) {
         loop {
-            let limit = Instant::now().after(LONGEST_REPETITION);
+            let began = Instant::now();
+            let limit = began.after(LONGEST_REPETITION);
             let outcome = self.send(call, bounds.ended_by(Some(limit)), caller);
-            let Err(failed) = &outcome else { return outcome };
+            let Err(failed) = &outcome else { return (began, outcome) };
             let may_go_on = caller.is_none_or(|caller| caller.check().is_ok());
             // What never reached a server needs no memory.
             let never_sent = failed.in_doubt.is_none() && failed.error.is_transient();
             if !(never_sent && may_go_on && Instant::now() < bounds.retry_until && limit < bounds.retry_until) {
-                return outcome;
+                return (began, outcome);
             }
         }
     }
