@@ -32,7 +32,7 @@ impl CheckLimiter {
     }
 
     /// Takes the names that are due now; `holds` counts the holds that the check of a name asks about.
-    pub(crate) fn take(&mut self, now: Instant, holds: impl Fn(&LockName) -> usize) -> Vec<LockName> {
+    pub(crate) fn take(&mut self, now: Instant, mut holds: impl FnMut(&LockName) -> usize) -> Vec<LockName> {
         let rest = self.rest();
         while let Some((_, name, holds)) = self.lately.front().filter(|(asked, ..)| asked.after(rest) <= now) {
             self.resting_holds -= holds;

@@ -126,8 +126,8 @@ impl Watchdog {
         std::mem::take(&mut state.events)
     }
 
-    /// Takes the names that are due; `holds` counts the holds of a name.
-    pub(crate) fn take_names(&self, now: Instant, holds: impl Fn(&LockName) -> usize) -> Vec<LockName> {
+    /// Takes the names that are due; `holds` counts the holds of a name, and drops none of them.
+    pub(crate) fn take_names(&self, now: Instant, holds: impl FnMut(&LockName) -> usize) -> Vec<LockName> {
         self.0.lock().check_limiter.take(now, holds)
     }
 

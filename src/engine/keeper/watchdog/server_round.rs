@@ -202,8 +202,14 @@ impl RenewalHost for ServerRound<'_> {
 
     fn urgent(&mut self) -> Vec<Arc<HoldState>> {
         let registry = &self.keeper.cells.registry;
-        let names = self.watchdog.take_names(Instant::now(), |name| registry.under(name).len());
-        names.iter().flat_map(|name| registry.under(name)).collect()
+        let mut urgent = vec![];
+        // A hold that is dropped may drop a client, so none is dropped under the mutex of the watchdog.
+        self.watchdog.take_names(Instant::now(), |name| {
+            let before = urgent.len();
+            urgent.extend(registry.under(name));
+            urgent.len() - before
+        });
+        urgent
     }
 
     fn with_ledger<T>(&self, hold: &HoldState, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> T {
