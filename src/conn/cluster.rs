@@ -176,9 +176,11 @@ impl Topology for Cluster {
 
 impl State {
     fn route(&self, slot: Slot) -> Route {
-        let master = self.map.master(slot).and_then(|number| self.servers.get(number.0));
-        // A member without the slot knows the member with the slot.
-        let server = master.unwrap_or_else(|| &self.servers[self.refreshing.turn % self.servers.len()]);
+        // A member without the slot knows the member with the slot; before the first map there is none.
+        let turn = self.refreshing.turn;
+        let number = self.map.master(slot).or_else(|| self.members.get(turn % self.members.len().max(1)).copied());
+        let server = number.and_then(|number| self.servers.get(number.0));
+        let server = server.unwrap_or_else(|| &self.servers[turn % self.servers.len()]);
         Route::to(server)
     }
 

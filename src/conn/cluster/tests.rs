@@ -315,6 +315,20 @@ fn a_cluster_made_anew_behind_the_url_is_followed() {
 }
 
 #[test]
+fn a_slot_without_a_master_is_asked_for_at_a_member_of_the_map() {
+    let new = member();
+    let one_slot = format!("*1\r\n*3\r\n:0\r\n:0\r\n*3\r\n$9\r\n127.0.0.1\r\n:{}\r\n$3\r\nnew\r\n", new.port);
+    let one_slot: &str = one_slot.leak();
+    let host = member_that(move |seen| (seen.words == ["CLUSTER", "SLOTS"]).then_some(Reaction::Reply(one_slot)));
+    new.tells(0, &[]);
+    let cluster = cluster(&[host.port], SOON);
+    for _ in 0..3 {
+        cluster.greet(SOON).unwrap();
+        assert_eq!(routed(&cluster), new.port, "the other one may be gone for long");
+    }
+}
+
+#[test]
 fn idle_connections_to_a_demoted_master_are_closed() {
     let (first, second) = (member(), member());
     let tell = |epoch, nodes: &[Node]| [&first, &second].map(|member| member.tells(epoch, nodes));
