@@ -108,6 +108,8 @@ impl Locator {
                 last.unwrap_or(Fault::NotSent(error))
             })?;
             let fault = match dial(&stay) {
+                // A place is closed as soon as the next one is known; of a closed client the next look tells.
+                Err(Fault::NotSent(error)) if error.kind() == ErrorKind::Closed => continue,
                 Err(fault) if is_of_the_place(&fault) => fault,
                 dialled => return dialled,
             };
@@ -258,8 +260,7 @@ fn is_of_the_place(fault: &Fault) -> bool {
     match fault {
         #[cfg(feature = "credentials")]
         Fault::NotSent(error) if is_of_provider(error) => false,
-        // A place is closed as soon as the next one is known; of a closed client the next look tells.
-        Fault::NotSent(error) => matches!(error.kind(), ErrorKind::Connection | ErrorKind::Closed),
+        Fault::NotSent(error) => error.kind() == ErrorKind::Connection,
         Fault::Refused(refusal) => refusal.is_of_replica(),
         Fault::Unanswered(..) => false,
     }

@@ -113,6 +113,21 @@ fn a_dial_that_close_ends_says_so() {
 }
 
 #[test]
+fn a_place_that_is_left_meanwhile_gives_way_to_the_next_at_once() {
+    let locator = locator(SURE);
+    let deadline = Instant::now().after(BETWEEN_DIALS / 2);
+    let dialled = locator.reach(deadline, |stay| {
+        if stay.number == 2 {
+            return Ok(());
+        }
+        let left = learn(&mut locator.0.state.lock(), Instant::now(), "b", true).unwrap();
+        left.dialer.close();
+        stay.dialer.dial_for(Purpose::Locks, deadline).map(drop)
+    });
+    dialled.unwrap();
+}
+
+#[test]
 fn the_place_is_dialled_no_more_after_the_end() {
     let locator = locator(SURE);
     let soon = Instant::now().after(Duration::from_secs(10));
