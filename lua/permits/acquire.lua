@@ -6,8 +6,7 @@
 -- ARGV[1] time for which the permits are taken, ms
 -- ARGV[2] channel
 -- ARGV[3] command that publishes
--- ARGV[4] id of the first permit, used for this hold only
--- ARGV[*] ids of the other permits
+-- ARGV[*] ids of the permits, used for this hold only
 --
 -- reply: {1} = granted | {0, ms} = busy, with the time until the next permit expires (-1 = none expires)
 --        | {2} = the name belongs to another kind of lock
@@ -22,9 +21,13 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ends = string.format('%.0f', now + ARGV[1])
 -- An earlier copy of this request was granted and its reply was lost: grant again.
-if redis.call('zscore', KEYS[2], ARGV[4]) then
+-- This copy may run late: some of the permits were given back meanwhile, and a time is only raised.
+local is_copy = false
+for i = 4, #ARGV do
+  is_copy = is_copy or redis.call('zscore', KEYS[2], ARGV[i])
+end
+if is_copy then
   for i = 4, #ARGV do
-    -- A time is only raised: this copy may run late, after an extension.
     if tonumber(redis.call('zscore', KEYS[2], ARGV[i]) or math.huge) < tonumber(ends) then
       redis.call('zadd', KEYS[2], 'XX', ends, ARGV[i])
     end

@@ -68,6 +68,21 @@ fn without_fences_the_sum_of_permits_stays_right() {
     }
 }
 
+#[test]
+fn a_late_copy_of_a_take_brings_no_permit_back() {
+    let rig = Rig::start();
+    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    calls.set_permits(6).unwrap();
+    let mark = rig.proxy.mark();
+    let permits = calls.acquire(3).unwrap();
+    let take = rig.proxy.wait_for_since(mark, &rig.script_of(ACQUIRE), SOON);
+    calls.release_by_id(&permits.ids()[..1]).unwrap();
+    rig.proxy.wait_fate(&rig.proxy.send_copy_anew(&take), SOON);
+    assert_eq!(state(&rig), (4, 2));
+    drop(permits);
+    eventually(SOON, "the others are back", || state(&rig) == (6, 0));
+}
+
 /// Numbers, releases by id: their effect comes once, and the answer is that of the one run.
 #[test]
 fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
