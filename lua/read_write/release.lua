@@ -58,7 +58,8 @@ for f = 1, #fields, 2 do
     end
   end
 end
-if not (had_writes or had_reads) or (writes > 0 and not had_writes) or (reads > 0 and not had_reads) then
+-- A writer may read, also where a late release of its inner reading has taken that away.
+if not (had_writes or had_reads) or (writes > 0 and not had_writes) then
   return {#fields > 0 and 2 or 0}
 end
 if #unknown > 1 then

@@ -5,6 +5,7 @@ use lockson_harness::RedisServer;
 
 use super::{hold_key, is, is_free, sides, state};
 use crate::faults::other_process::lock_of;
+use crate::support::faults::Rig;
 use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, ttl_ms};
 
 #[test]
@@ -72,6 +73,24 @@ fn each_side_answers_for_itself() {
     assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), nobody.clone()]);
     drop(reading);
     assert_eq!([ask(&read), ask(&write)], [nobody.clone(), nobody]);
+}
+
+#[test]
+fn a_late_release_of_reading_costs_a_writer_nothing() {
+    let rig = Rig::start();
+    let (read, write) = sides(&rig.client(), "job");
+    let (_, stranger) = sides(&rig.direct(), "job");
+    let outer = write.lock().unwrap();
+    let mark = rig.proxy.mark();
+    read.lock().unwrap().unlock().unwrap();
+    let release = include_str!("../../../../lua/read_write/release.lua");
+    let release = rig.proxy.wait_for_since(mark, &rig.script_of(release), SOON);
+    let inner = read.lock().unwrap();
+    rig.proxy.wait_fate(&rig.proxy.send_copy_anew(&release), SOON);
+    outer.unlock().unwrap();
+    assert!(inner.is_held() && !is_free(&stranger));
+    inner.unlock().unwrap();
+    assert!(rig.server.keys().is_empty());
 }
 
 #[test]
