@@ -161,7 +161,8 @@ end
 if is_due then
   redis.call('pexpire', alive, day_ms)
   local in_front = 0
-  for _, waiter in ipairs(of_java > 0 and redis.call('lrange', queue, 0, -1) or {}) do
+  -- Farther back a waiter keeps its distance: a waiter of Redisson that leaves takes as much time as it added.
+  for _, waiter in ipairs(of_java > 0 and redis.call('lrange', queue, 0, 999) or {}) do
     local alive_until = redis.call('zscore', alive, waiter)
     if alive_until then
       redis.call('zadd', deadlines, string.format('%.0f', alive_until + taken_by_java_ms * in_front), waiter)
