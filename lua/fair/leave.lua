@@ -58,8 +58,9 @@ end
 if not head then
   return 1
 end
--- The removed owner may have been the head: then the next waiter is the head now.
-if free and head_ends > now and redis.call('llen', queue) > 1 then
+-- The removed owner may have been the head: then the next waiter is the head now. Waiters of Redisson sleep for longer
+-- than the patience, so one that is late is not dropped for their sake.
+if free and head_ends > now and redis.call('exists', alive) == 1 and redis.call('llen', queue) > 1 then
   head_ends = math.min(head_ends, comes_by)
   redis.call('zadd', alive, 'xx', head_ends, head)
 end

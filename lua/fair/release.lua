@@ -29,7 +29,7 @@ end
 if ARGV[2] == '-1' then
   -- A lock is a hash of one field, its owner: an id, a colon, a number.
   local fields = redis.call('hrandfield', lock, 2)
-  if #fields > 1 or #fields == 1 and not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]') then
+  if #fields > 1 or #fields == 1 and not string.find(fields[1], ':%-?%d[%d.]*:?%x*$') then
     return {2}
   end
   owner = fields[1] or ''
@@ -74,8 +74,9 @@ end
 if not head then
   return {1, 0}
 end
--- A lone waiter delays no other waiter, and a waiter that joins behind counts from this deadline.
-if head_ends > now and redis.call('llen', queue) > 1 then
+-- A lone waiter delays no other waiter, and a waiter that joins behind counts from this deadline. Waiters of Redisson
+-- sleep for longer than the patience, so one that is late is not dropped for their sake.
+if head_ends > now and last_ends > now and redis.call('llen', queue) > 1 then
   local comes_by = math.min(head_ends, now + tonumber(ARGV[7]))
   redis.call('zadd', deadlines, comes_by, head)
   redis.call('zadd', alive, 'xx', comes_by, head)

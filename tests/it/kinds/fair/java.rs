@@ -6,6 +6,7 @@ use lockson::{Cancel, Client};
 use lockson_harness::{RedisServer, eventually};
 
 use super::java_client::{Java, heard};
+use super::silent::{ask, give_up, release};
 use super::{PATIENCE, Queue, hasty_client, now_ms};
 use crate::support::{SCHEDULING, SOON, fresh, joined, ms};
 
@@ -207,5 +208,28 @@ fn a_waiter_of_java_hears_of_its_turn_after_a_dead_one() {
         assert_eq!(queue.owners(), ["java:1"], "{what}");
         drop(held);
         server.run(&["DEL", &name, &queue.list(), &queue.deadlines(), &queue.alive()]);
+    }
+}
+
+/// The second one sleeps for minutes, so a first one that is dropped would leave the lock free all that time.
+#[test]
+fn a_late_waiter_of_java_keeps_its_place_before_those_of_java() {
+    for leaves in [false, true] {
+        let server = RedisServer::start();
+        let queue = Queue { server: &server, name: "job" };
+        let [first, second] = [1, 2].map(|thread| Java::new(&server, "job", thread));
+        assert!(ask(queue, "holder:1.1"));
+        if leaves {
+            assert!(!ask(queue, "head:1.1"));
+        }
+        assert!(first.ask().is_some() && second.ask().is_some());
+        let before = queue.left_ms()[&first.owner];
+        release(queue, "holder:1.1");
+        if leaves {
+            give_up(queue, "head:1.1");
+        }
+        let left = queue.left_ms()[&first.owner];
+        assert!(before > 100_000 && left > before - 10_000, "{leaves}: {before}, {left}");
+        assert!(first.ask().is_none(), "its turn is not over");
     }
 }

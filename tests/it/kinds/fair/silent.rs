@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::java_client::{Java, heard};
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, at_once, fresh, joined, ms, timed};
+use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
 
 const PATIENCE_MS: i64 = 2_000;
 const PATIENCE_TEXT: &str = "2000";
@@ -36,13 +36,13 @@ fn await_silence(queue: Queue<'_>, process: &OtherProcess) {
 }
 
 /// Sends the request of a client with the shortest patience; returns whether the lock is granted.
-fn ask(queue: Queue<'_>, owner: &str) -> bool {
+pub(super) fn ask(queue: Queue<'_>, owner: &str) -> bool {
     let acquire = include_str!("../../../../lua/fair/acquire.lua");
     run::<Vec<i64>>(queue, acquire, &["30000", owner, PATIENCE_TEXT, "channel", "0", "PUBLISH"])[0] == 1
 }
 
 /// Gives a hold back as such a client does.
-fn release(queue: Queue<'_>, owner: &str) {
+pub(super) fn release(queue: Queue<'_>, owner: &str) {
     let release = include_str!("../../../../lua/fair/release.lua");
     let answer: Vec<i64> = run(queue, release, &[owner, "0", "0", "channel", "0", "PUBLISH", PATIENCE_TEXT]);
     assert_eq!(answer[0], 1);
@@ -55,7 +55,7 @@ fn force_release(queue: Queue<'_>) {
 }
 
 /// Leaves the queue as such a client does.
-fn give_up(queue: Queue<'_>, owner: &str) {
+pub(super) fn give_up(queue: Queue<'_>, owner: &str) {
     let leave = include_str!("../../../../lua/fair/leave.lua");
     assert_eq!(run::<i64>(queue, leave, &[owner, PATIENCE_TEXT, "channel", "0", "PUBLISH"]), 1);
 }
@@ -170,26 +170,20 @@ fn a_release_tells_javas_waiter_behind_the_dead() {
 
 #[test]
 fn javas_waiter_behind_a_dead_one_is_in_within_our_patience() {
-    at_once([("ours", true), ("java's", false)], |(what, dead_is_ours)| {
-        let server = RedisServer::start();
-        let queue = Queue { server: &server, name: "job" };
-        let [dead, java] = [1, 2].map(|thread| Java::new(&server, "job", thread));
-        let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
-        if dead_is_ours {
-            let mut doomed = waiting_process(queue, 1);
-            assert!(java.ask().is_some());
-            doomed.kill();
-        } else {
-            assert!(dead.ask().is_some() && java.ask().is_some());
-        }
-        guard.unlock().unwrap();
-        let (took, ()) = timed(|| eventually(2 * SOON, "the waiter is granted", || java.ask().is_none()));
-        assert!(took <= PATIENCE + SCHEDULING, "{what}: {took:?}");
-        assert_eq!(java.unlock(), Some(1));
-        // No waiter of Lockson follows that would remove the last trace of the dead waiter.
-        server.run(&["DEL", &queue.alive()]);
-        queue.assert_gone();
-    });
+    let server = RedisServer::start();
+    let queue = Queue { server: &server, name: "job" };
+    let java = Java::new(&server, "job", 1);
+    let guard = hasty_client(&server).get_fair_lock("job").lock().unwrap();
+    let mut doomed = waiting_process(queue, 1);
+    assert!(java.ask().is_some());
+    doomed.kill();
+    guard.unlock().unwrap();
+    let (took, ()) = timed(|| eventually(2 * SOON, "the waiter is granted", || java.ask().is_none()));
+    assert!(took <= PATIENCE + SCHEDULING, "{took:?}");
+    assert_eq!(java.unlock(), Some(1));
+    // No waiter of Lockson follows that would remove the last trace of the dead waiter.
+    server.run(&["DEL", &queue.alive()]);
+    queue.assert_gone();
 }
 
 #[test]
