@@ -76,7 +76,7 @@ local is_other
 if fields.err then
   is_other = redis.call('hexists', KEYS[1], 'mode') == 1
 else
-  is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]')
+  is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*:?%x*$')
 end
 if is_other then
   return {2}

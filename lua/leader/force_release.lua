@@ -15,7 +15,7 @@ if #fields == 0 then
   return 0
 end
 -- A lock is a hash of one field, its owner: an id, a colon, a number.
-if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]') then
+if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*:?%x*$') then
   return 2
 end
 redis.call('del', KEYS[1], KEYS[2])

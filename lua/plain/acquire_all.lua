@@ -30,7 +30,7 @@ local function state_of(key, owner)
   if fields.err then
     is_other = redis.call('hexists', key, 'mode') == 1
   else
-    is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]')
+    is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*:?%x*$')
   end
   if is_other then
     return OTHER_KIND

@@ -48,14 +48,16 @@ fn sole_owner(mut fields: Vec<(String, String)>) -> IfLock<Option<(String, u64)>
     }
 }
 
-/// Whether a field looks like the owner of a lock: an id, a colon and a number, as in the scripts.
+/// Whether a field looks like the owner of a lock, as in the scripts: an id, a colon and a number; then, perhaps, a side
+/// and the id of a transaction.
 fn is_owner(field: &str) -> bool {
     let is_number = |part: &str| {
         let digits = part.strip_prefix('-').unwrap_or(part);
         digits.starts_with(|first: char| first.is_ascii_digit())
             && digits.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
     };
-    field.split(':').skip(1).any(is_number)
+    let mut parts = field.split(':').skip(1).skip_while(|part| !is_number(part));
+    parts.next().is_some() && parts.all(|part| part == "write" || part.chars().all(|letter| letter.is_ascii_hexdigit()))
 }
 
 /// The writer in the hash of a read-write lock.

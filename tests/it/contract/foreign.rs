@@ -12,6 +12,7 @@ use crate::support::{SOON, client, fields, fresh, kind_of, listeners, ms, timed}
 const DATA: &[&[&str]] = &[
     &["customer", "7", "total", "99"],
     &["only", "1"],
+    &["order:17:items", "2"],
     &["item:1", "4", "item:2", "5"],
     &["theme", "dark", "mode", "auto", "lang", "en"],
     &["theme", "dark", "mode", "read", "lang", "en"],
