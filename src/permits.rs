@@ -396,14 +396,14 @@ impl PermitExpirableSemaphore {
         Ok(lock.with(self.modifiers.clone()).owned())
     }
 
-    fn ask<A>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
+    fn ask<A: Send>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
         self.handle.ask("semaphore", &self.name, |engine, name| {
             engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error))
         })
     }
 
     /// Runs a request whose effect must come once, also where an answer is lost.
-    fn once<A>(&self, call: &dyn Fn(&LockName, &Once) -> Call<A>) -> Result<A> {
+    fn once<A: Send>(&self, call: &dyn Fn(&LockName, &Once) -> Call<A>) -> Result<A> {
         self.handle.once("semaphore", &self.name, call)
     }
 

@@ -191,8 +191,8 @@ impl State {
         }
         let number = ServerNumber(self.servers.len());
         let dialer = (shared.dialer)(shared.login.moved_to(place.clone()));
-        let dialer = Dialer { number, in_cluster: true, ..dialer };
-        let server = Server::new(dialer, shared.most_connections).choosing(Arc::clone(&shared.pub_sub));
+        let dialer = Dialer { number, in_cluster: true, pub_sub: Arc::clone(&shared.pub_sub), ..dialer };
+        let server = Server::new(dialer, shared.most_connections);
         if self.closed {
             server.close();
         }

@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     server: Arc<str>,
     /// Whether the server is known as a member of a cluster.
     pub(super) in_cluster: bool,
+    /// The kind of pub/sub of the client.
+    pub(super) pub_sub: PubSub,
     /// Whether the last reply did not arrive in time although the connection seemed intact.
     pub(super) is_mute: bool,
     /// Whether this connection asked when the server started, and the answer; `None` where it is not told to this user.
@@ -52,6 +54,7 @@ impl Connection {
             identity: None,
             server,
             in_cluster: false,
+            pub_sub: PubSub::Plain,
             is_mute: false,
             asked_start: false,
             server_start: None,
@@ -64,20 +67,14 @@ impl Connection {
     /// A server that does not know the script gets its source, unless bytes came behind the refusal, which would count
     /// as the answer. After a fault other than a refusal the connection must be dropped, because late replies may still
     /// arrive.
-    pub(super) fn ask<T>(
-        &mut self,
-        call: &dyn Question<Value, T>,
-        asks: bool,
-        pub_sub: PubSub,
-        limits: Limits,
-    ) -> Result<T, Fault> {
-        match self.ask_with(call, false, asks, pub_sub, limits) {
+    pub(super) fn ask<T>(&mut self, call: &dyn Question<Value, T>, asks: bool, limits: Limits) -> Result<T, Fault> {
+        match self.ask_with(call, false, asks, limits) {
             Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" => {
                 if self.is_stale() {
                     let error = trouble::odd_reply();
                     return Err(Fault::NotSent(trouble::failed(&self.server, Moment::Request, error, Duration::ZERO)));
                 }
-                self.ask_with(call, true, asks, pub_sub, limits)
+                self.ask_with(call, true, asks, limits)
             }
             answer => answer,
         }
@@ -88,13 +85,12 @@ impl Connection {
         call: &dyn Question<Value, T>,
         whole: bool,
         asks: bool,
-        pub_sub: PubSub,
         limits: Limits,
     ) -> Result<T, Fault> {
         if asks {
             self.packed.extend(asking());
         }
-        call.pack(whole, pub_sub, &mut self.packed);
+        call.pack(whole, self.pub_sub, &mut self.packed);
         let sent = self.socket.write_all(&self.packed, limits.end);
         self.packed.clear();
         self.packed.shrink_to(MOST_KEPT);

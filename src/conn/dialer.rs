@@ -13,6 +13,7 @@ use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
 use super::introduction::{Hello, IntroductionStep, Purpose, introduction};
+use super::pub_sub::PubSubChoice;
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
@@ -23,7 +24,7 @@ use crate::error::Refusal;
 use crate::reply::{command, text};
 use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Fault, Identity, ServerNumber};
+use crate::transport::{Fault, Identity, Limits, PubSub, ServerNumber};
 pub(super) use locate::{LONGEST_QUESTION, LONGEST_SILENCE, Locator, MasterAddress, MasterFinder};
 
 /// Makes connections to one server.
@@ -54,6 +55,8 @@ pub(crate) struct Dialer {
     pub(super) node: Mutex<Option<Arc<str>>>,
     /// Whether new connections ask when the server started.
     pub(super) asks_start: AtomicBool,
+    /// The kind of pub/sub of the client, which is chosen over its first connection.
+    pub(super) pub_sub: Arc<PubSubChoice>,
 }
 
 /// One connection to make.
@@ -84,6 +87,7 @@ impl Dialer {
             in_cluster: false,
             node: Mutex::default(),
             asks_start: AtomicBool::new(false),
+            pub_sub: Arc::new(PubSubChoice::made(PubSub::Plain)),
             address,
         }
     }
@@ -104,14 +108,16 @@ impl Dialer {
         !connection.asked_start && self.asks_start.load(Ordering::Relaxed)
     }
 
-    /// Connects and sends the introduction, all by `deadline`.
+    /// Connects, sends the introduction, and knows the kind of pub/sub, all by `deadline`.
     pub(super) fn dial(&self, deadline: Instant) -> Dialled {
-        match &self.locator {
+        let mut connection = match &self.locator {
             Some(locator) if !self.streams.are_closed() => {
-                locator.dial(self.asks_start.load(Ordering::Relaxed), deadline)
+                locator.dial(self.asks_start.load(Ordering::Relaxed), deadline)?
             }
-            _ => self.dial_for(self.purpose, deadline),
-        }
+            _ => self.dial_for(self.purpose, deadline)?,
+        };
+        connection.pub_sub = self.pub_sub.choose(&mut connection, Limits::by(deadline))?;
+        Ok(connection)
     }
 
     /// Connects to the address of the server, and sends the introduction for this purpose, all by `deadline`.

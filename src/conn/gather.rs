@@ -21,7 +21,7 @@ use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
 use crate::time::Instant;
-use crate::transport::{Confirmation, Fault, Fitness, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Confirmation, Fault, Fitness, Limits, Question, ServerNumber};
 use confirmed::confirm_all;
 
 /// One of several requests.
@@ -29,7 +29,6 @@ pub(crate) struct Request<'a, T> {
     pub(crate) server: Arc<Server>,
     /// Whether the server gets the key at present, and the request must say so.
     pub(crate) asking: bool,
-    pub(crate) pub_sub: PubSub,
     pub(crate) limits: Limits,
     pub(crate) fitness: Fitness,
     pub(crate) call: &'a dyn Question<Value, T>,
@@ -107,8 +106,8 @@ pub(crate) fn ask<T>(request: Request<'_, T>, sent: Instant) -> Response<T> {
         let outcome = pipeline.outcomes.pop().map(|(_, outcome)| outcome);
         return outcome.unwrap_or_else(|| Response::of(&pipeline.server, none(), Instant::now()));
     }
-    let Request { server, asking, pub_sub, limits, call, .. } = request;
-    Response::of(&server, server.ask(call, asking, pub_sub, limits), sent)
+    let Request { server, asking, limits, call, .. } = request;
+    Response::of(&server, server.ask(call, asking, limits), sent)
 }
 
 /// The requests to one server, sent in batches over one connection.
@@ -269,6 +268,7 @@ impl<'a, T> Pipeline<'a, T> {
         let now = Instant::now();
         (self.begun, self.deadline, self.written) = (now, now, 0);
         self.bytes.clear();
+        let pub_sub = self.connection.as_ref().map(|connection| connection.pub_sub).unwrap_or_default();
         while self.under_way.len() < MOST_IN_A_BATCH
             && let Some((place, request)) = self.requests.pop_front()
         {
@@ -279,7 +279,7 @@ impl<'a, T> Pipeline<'a, T> {
             if request.asking {
                 self.bytes.extend(asking());
             }
-            request.call.pack(request.whole, request.pub_sub, &mut self.bytes);
+            request.call.pack(request.whole, pub_sub, &mut self.bytes);
             self.deadline = self.deadline.max(request.limits.end);
             self.under_way.push_back((place, request, self.bytes.len()));
         }

@@ -16,7 +16,7 @@ use crate::name::INVALIDATIONS;
 use crate::reply::{list, text, texts};
 use crate::system::thread;
 use crate::time::Instant;
-use crate::transport::{Demand, Fault, Identity, Limits, PubSub};
+use crate::transport::{Demand, Fault, Identity, PubSub};
 
 /// The receiver of messages. It decides which channels to subscribe to, and gets the events.
 pub(crate) trait Audience: Send + Sync {
@@ -88,9 +88,8 @@ impl Listener {
     /// Listens over a new connection until no waiter is left, or until the connection breaks.
     fn listen(&mut self) -> Result<(), Error> {
         let deadline = Instant::now().after(self.command_timeout);
-        let mut connection = self.server.dialer.dial(deadline).map_err(Fault::into_error)?;
-        let pub_sub = self.server.pub_sub.choose(&mut connection, Limits::by(deadline)).map_err(Fault::into_error)?;
-        self.tell(ListenerEvent::Connected(connection.identity.clone(), pub_sub));
+        let connection = self.server.dialer.dial(deadline).map_err(Fault::into_error)?;
+        self.tell(ListenerEvent::Connected(connection.identity.clone(), connection.pub_sub));
         let (sent, heard) = (VecDeque::new(), Instant::now());
         let mut session = ListeningSession { listener: self, connection, sent, heard, confirmed: false };
         let (end, confirmed) = (session.run(), session.confirmed);

@@ -62,35 +62,31 @@ mod tests {
 
     use super::*;
     use crate::conn::Server;
+    use crate::conn::dialer::Dialer;
     use crate::conn::scripted::{Reaction, Scripted};
     use crate::time::Instant;
 
-    fn limits() -> Limits {
-        Limits::by(Instant::now().after(Duration::from_millis(500)))
-    }
-
-    /// A server with this reply to the question, for a client that makes this choice.
-    fn server(reply: Reaction, choice: &Arc<PubSubChoice>) -> (Scripted, Server) {
+    /// Dials a server with this reply to the question, for a client that makes this choice. Returns how often it was
+    /// asked, and the choice.
+    fn dial(reply: Reaction, choice: &Arc<PubSubChoice>) -> (usize, Result<PubSub, Fault>) {
         let scripted = Scripted::start(move |seen| {
             assert_eq!(seen.words, ["PUBSUB", "SHARDNUMSUB"]);
             reply.clone()
         });
-        let server = Server::for_test(&scripted.url()).choosing(Arc::clone(choice));
-        (scripted, server)
+        let Server { dialer, .. } = Server::for_test(&scripted.url());
+        let dialer = Dialer { pub_sub: Arc::clone(choice), ..dialer };
+        let dialled = dialer.dial(Instant::now().after(Duration::from_millis(500)));
+        (scripted.seen().len(), dialled.map(|connection| connection.pub_sub))
     }
 
     #[test]
     fn the_first_server_that_answers_decides_for_good() {
         let check = |reply, expected, other| {
             let choice = Arc::new(PubSubChoice::on_cluster(None));
-            let (scripted, first) = server(Reaction::Reply(reply), &choice);
-            assert_eq!(first.pub_sub_if_chosen(), None);
-            assert_eq!(first.pub_sub(limits()).unwrap(), expected);
-            assert_eq!(first.pub_sub(limits()).unwrap(), expected);
-            assert_eq!(scripted.seen().len(), 1, "the choice is made once");
-            let (scripted, second) = server(Reaction::Reply(other), &choice);
-            assert_eq!(second.pub_sub(limits()).unwrap(), expected, "a server of another version changes nothing");
-            assert_eq!(scripted.seen().len(), 0);
+            let (asked, chosen) = dial(Reaction::Reply(reply), &choice);
+            assert_eq!((asked, chosen.unwrap()), (1, expected));
+            let (asked, chosen) = dial(Reaction::Reply(other), &choice);
+            assert_eq!((asked, chosen.unwrap()), (0, expected), "a server of another version changes nothing");
         };
         let (knows, knows_not) = ("*0\r\n", "-ERR Unknown PUBSUB subcommand or wrong number of arguments\r\n");
         check(knows, PubSub::Sharded, knows_not);
@@ -101,11 +97,10 @@ mod tests {
     #[test]
     fn a_server_that_does_not_answer_decides_nothing() {
         let choice = Arc::new(PubSubChoice::on_cluster(None));
-        let (_first, mute) = server(Reaction::Mute, &choice);
-        let fault = mute.pub_sub(limits()).unwrap_err();
-        assert!(matches!(fault, Fault::NotSent(_)), "the question has no effect: {fault:?}");
-        let (_second, loading) = server(Reaction::Reply("-LOADING it loads\r\n"), &choice);
-        assert!(matches!(loading.pub_sub(limits()), Err(Fault::Refused(_))));
+        let (_, mute) = dial(Reaction::Mute, &choice);
+        assert!(matches!(mute, Err(Fault::NotSent(_))), "the question has no effect: {mute:?}");
+        let (_, loading) = dial(Reaction::Reply("-LOADING it loads\r\n"), &choice);
+        assert!(matches!(loading, Err(Fault::Refused(_))));
         assert_eq!(choice.get(), None);
     }
 

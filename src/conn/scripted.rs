@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::address::{Address, Endpoint};
-use super::{Dialer, Server, Target};
+use super::{Dialer, PubSubChoice, Server, Target};
 use crate::error::Result;
 use crate::sync::Mutex;
 use crate::transport::ServerNumber;
@@ -51,6 +51,12 @@ impl Server {
     /// A server with one connection.
     pub(crate) fn for_test(url: &str) -> Self {
         Self::numbered_for_test(ServerNumber::default(), url)
+    }
+
+    /// A server of a client that makes this choice.
+    pub(crate) fn choosing_for_test(url: &str, pub_sub: PubSubChoice) -> Self {
+        let Self { dialer, .. } = Self::for_test(url);
+        Self::new(Dialer { pub_sub: Arc::new(pub_sub), ..dialer }, 1)
     }
 
     pub(crate) fn numbered_for_test(number: ServerNumber, url: &str) -> Self {

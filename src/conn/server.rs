@@ -13,7 +13,6 @@ use super::dialer::Dialer;
 use super::down::Down;
 use super::introduction::Purpose;
 use super::pool::Pool;
-use super::pub_sub::PubSubChoice;
 use super::server_start::Runs;
 use super::single_flight::SingleFlight;
 use super::trouble::{self, Moment};
@@ -33,21 +32,14 @@ pub(crate) struct Server {
     pub(super) pool: Pool,
     down: Mutex<Down>,
     pub(super) runs: Mutex<Runs>,
-    pub(super) pub_sub: Arc<PubSubChoice>,
     connects: SingleFlight<Result<(), Error>>,
 }
 
 impl Server {
     pub(crate) fn new(dialer: Dialer, most_connections: usize) -> Self {
         let pool = Pool::new(Arc::clone(&dialer.label), most_connections);
-        let pub_sub = Arc::new(PubSubChoice::made(PubSub::Plain));
         let connects = SingleFlight::new("lockson-dial");
-        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), pub_sub, connects }
-    }
-
-    /// The server of a client that makes this choice.
-    pub(crate) fn choosing(self, pub_sub: Arc<PubSubChoice>) -> Self {
-        Self { pub_sub, ..self }
+        Self { dialer, pool, down: Mutex::default(), runs: Mutex::default(), connects }
     }
 
     pub(crate) fn number(&self) -> ServerNumber {
@@ -63,16 +55,10 @@ impl Server {
     /// server gets the key at present, and with the wait for replicas that its answer may need. A reply that the call
     /// does not understand closes the connection, because requests and replies no longer match. A request that was
     /// refused because the login of the connection had ended is sent once more, over another connection.
-    pub(super) fn ask<T>(
-        &self,
-        call: &dyn Question<Value, T>,
-        asking: bool,
-        pub_sub: PubSub,
-        limits: Limits,
-    ) -> Confirmed<T> {
+    pub(super) fn ask<T>(&self, call: &dyn Question<Value, T>, asking: bool, limits: Limits) -> Confirmed<T> {
         self.confirmed(
             limits,
-            |connection| connection.ask(call, asking, pub_sub, limits),
+            |connection| connection.ask(call, asking, limits),
             |answer| call.confirmation(answer),
             asking,
             is_usable,
@@ -85,10 +71,14 @@ impl Server {
         &self,
         limits: Limits,
         asking: bool,
-        run: impl Fn(&mut Pipeline<'_>) -> Result<T, Stop>,
+        run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop>,
         needs: impl FnOnce(&T) -> Option<&'a Confirmation>,
     ) -> Confirmed<T> {
-        self.confirmed(limits, |connection| connection.round_trips(limits, asking, &run), needs, asking, Result::is_ok)
+        let send = |connection: &mut Connection| {
+            let pub_sub = connection.pub_sub;
+            connection.round_trips(limits, asking, |send| run(send, pub_sub))
+        };
+        self.confirmed(limits, send, needs, asking, Result::is_ok)
     }
 
     /// Several queries over one pooled connection, which stays in step also where one is refused.
@@ -129,20 +119,9 @@ impl Server {
         answer
     }
 
-    /// Returns the kind of pub/sub of the client, which the first server that answers decides.
-    pub(crate) fn pub_sub(&self, limits: Limits) -> Result<PubSub, Fault> {
-        if let Some(made) = self.pub_sub.get() {
-            return Ok(made);
-        }
-        let mut connection = self.take(limits.end)?;
-        let answer = self.pub_sub.choose(&mut connection, limits);
-        self.put_away(connection, is_usable(&answer));
-        answer
-    }
-
-    /// The kind of pub/sub, if it is chosen: before that, no request that publishes is sent.
-    pub(crate) fn pub_sub_if_chosen(&self) -> Option<PubSub> {
-        self.pub_sub.get()
+    /// The kind of pub/sub of the client, which the first server that answers decides.
+    pub(crate) fn pub_sub(&self) -> Option<PubSub> {
+        self.dialer.pub_sub.get()
     }
 
     /// Closes the idle connections to a server that became a replica: new connections may reach the master, if the

@@ -12,7 +12,6 @@ use crate::state::exchange::{Bounds, InDoubt};
 use crate::state::ledger::Phase;
 use crate::system::thread;
 use crate::time::Instant;
-use crate::transport::Limits;
 
 impl Engine {
     /// Stops new operations, ends all waits and holds, waits for running operations, and releases the locks, all
@@ -42,7 +41,7 @@ impl Engine {
             // A slow observer adds its time to that of the releases.
             let end = Instant::now().after(self.config.drop_timeout);
             let held = self.by_server(held, |hold| &hold.name);
-            side_by_side(&held, |(server, holds)| self.give_back(server, holds, end));
+            side_by_side(&held, |(_, holds)| self.give_back(holds, end));
             // A panic there must not keep the connections open.
             drop(closing.and_then(Result::ok).map(thread::ScopedJoinHandle::join));
             end
@@ -68,14 +67,12 @@ impl Engine {
     }
 
     /// Releases abandoned holds on one server, if possible by `end`. Locks that are not released in time expire.
-    fn give_back(&self, server: &Server, holds: &[Arc<HoldState>], end: Instant) {
+    fn give_back(&self, holds: &[Arc<HoldState>], end: Instant) {
         let now = Instant::now();
         let left = now.until(end);
         if left.is_zero() {
             return;
         }
-        // Before the choice of the kind of pub/sub, releases would go one by one.
-        let _ = server.pub_sub(Limits::answered_within(end, left / 3));
         let calls: Vec<_> = holds.iter().map(|hold| hold.kind.release(&hold.name, &hold.owner, None)).collect();
         let send = |call| self.sender.outgoing(InDoubt::default(), call, Bounds::within(now, left, left));
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));

@@ -125,7 +125,7 @@ impl Engine {
             watchdog_interval: self.config.watchdog_interval,
             // One connection listens, one renews and watches.
             connections: self.config.max_connections.saturating_add(2),
-            sharded_pub_sub: server.pub_sub_if_chosen().map(|chosen| chosen == PubSub::Sharded),
+            sharded_pub_sub: server.pub_sub().map(|chosen| chosen == PubSub::Sharded),
         };
         let deadline = self.command_deadline();
         // The connection is closed afterwards, because a transaction may be open on it.

@@ -70,7 +70,7 @@ impl Handle {
     }
 
     /// Sends a request about a name, with an effect that must come once.
-    pub(crate) fn once<A>(
+    pub(crate) fn once<A: Send>(
         &self,
         noun: &'static str,
         name: &GivenName,

@@ -18,7 +18,7 @@ impl Engine {
     /// Asks until the caller wants the reply; `None` when the time is up. The last request is sent when the time is up.
     /// Changes of the reply are published on `channel`. For a reply that the caller does not want, `unwanted` returns the
     /// time after which another one may come without a message.
-    pub(crate) fn inquire<T>(
+    pub(crate) fn inquire<T: Send>(
         &self,
         question: &Call<T>,
         channel: &str,

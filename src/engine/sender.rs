@@ -75,12 +75,12 @@ impl Sender {
     }
 
     /// Sends a call until a reply arrives or the bounds are reached.
-    pub(crate) fn send<T>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
+    pub(crate) fn send<T: Send>(&self, call: &Call<T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> SendResult<T> {
         self.send_after(InDoubt::default(), call, bounds, caller)
     }
 
     /// Fences the copies that earlier requests left in doubt, then sends a call.
-    pub(crate) fn send_after<T>(
+    pub(crate) fn send_after<T: Send>(
         &self,
         in_doubt: InDoubt,
         call: &Call<T>,
@@ -96,22 +96,22 @@ impl Sender {
     }
 
     /// Runs a query, which changes nothing in Redis.
-    pub(crate) fn ask<T>(&self, call: &Call<T>) -> Result<T> {
+    pub(crate) fn ask<T: Send>(&self, call: &Call<T>) -> Result<T> {
         self.ask_within(call, self.config.command_timeout)
     }
 
     /// Runs a query within `limit`.
-    pub(crate) fn ask_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
+    pub(crate) fn ask_within<T: Send>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
         // A query has no effect, so its failure leaves no doubt.
         self.request(call, true, limit).map_err(Error::without_effect)
     }
 
     /// Runs a request once, whatever owner it concerns, within `limit`.
-    pub(crate) fn command_within<T>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
+    pub(crate) fn command_within<T: Send>(&self, call: &Call<T>, limit: Duration) -> Result<T> {
         self.request(call, false, limit)
     }
 
-    fn request<T>(&self, call: &Call<T>, repeat: bool, limit: Duration) -> Result<T> {
+    fn request<T: Send>(&self, call: &Call<T>, repeat: bool, limit: Duration) -> Result<T> {
         let node = self.node(call.route());
         let caller = Caller::new(&self.life, None, false);
         let bounds = Bounds { repeat, fences: !repeat, ..Bounds::within(Instant::now(), limit, limit) };

@@ -105,7 +105,7 @@ impl Kind for ReadWrite {
             owner.with_text(|owner| call.arg(name.read_hold(owner, "1")))
         };
         let calls: Vec<_> = claims.iter().map(look).collect();
-        Call::with_round_trips(&claims[0].name, false, move |send, pub_sub| {
+        Call::with_round_trips(&claims[0].name, move |send, pub_sub| {
             let answers = pipelined(&calls, pub_sub, send)?;
             Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(RenewalAnswer::of_refusal)).collect())
         })
@@ -132,7 +132,7 @@ impl Kind for ReadWrite {
 /// request.
 fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
     let (name, owner) = (name.clone(), owner.clone());
-    Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
+    Call::with_round_trips(&name.clone(), move |send, pub_sub| {
         let mut others = vec![];
         for _ in 0..MOST_QUESTIONS {
             match release(&name, &owner, remaining, Some(&others)).run(send, pub_sub)? {

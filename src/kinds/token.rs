@@ -249,7 +249,7 @@ impl Kind for TokenLock {
         let AcquireArgs { name, owner, lease, .. } = *args;
         if !self.by_script() {
             let value = self.value(name, owner);
-            return Call::with_round_trips(name, false, move |send, _| value.acquire(send, lease));
+            return Call::with_round_trips(name, move |send, _| value.acquire(send, lease));
         }
         let call = ACQUIRE.call(name, &[name.key()], Attempt::read).arg(lease.millis()).arg(owner);
         call.arg(u8::from(self.0.repairs))
@@ -262,7 +262,7 @@ impl Kind for TokenLock {
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
         if !self.by_script() {
             let value = self.value(name, owner);
-            return Call::with_round_trips(name, false, move |send, _| Ok(value.release(send)?.map(|()| NO_RECEIVERS)));
+            return Call::with_round_trips(name, move |send, _| Ok(value.release(send)?.map(|()| NO_RECEIVERS)));
         }
         RELEASE
             .call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)))

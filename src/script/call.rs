@@ -94,14 +94,12 @@ impl<T> Call<T> {
         Self::of_words(key, words, Read::Plain(read))
     }
 
-    /// Makes a call of several round trips. One that publishes does so by the kind of pub/sub that `run` is told.
+    /// Makes a call of several round trips, which publishes by the kind of pub/sub that `run` is told.
     pub(crate) fn with_round_trips(
         route: &LockName,
-        publishes: bool,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        let (round_trips, publishes_at) = (Some(Box::new(run) as Box<_>), publishes.then_some(0));
-        Self { round_trips, publishes_at, ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
+        Self { round_trips: Some(Box::new(run)), ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
     }
 
     #[inline(always)]
@@ -182,11 +180,6 @@ impl<T> Call<T> {
         request
     }
 
-    /// Whether the request publishes, so that the kind of pub/sub must be known before the request is packed.
-    pub(crate) fn publishes(&self) -> bool {
-        self.publishes_at.is_some()
-    }
-
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
         let words = redis::parse_redis_value(&self.packed(whole, pub_sub))
@@ -265,7 +258,7 @@ const USUAL_BYTES: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{AcquireArgs, Kind, Plain};
+    use crate::kinds::{Kind, Plain};
     use crate::owner::{Owners, ThreadNumber};
     use crate::script::{Counts, Raise};
     use crate::time::Lease;
@@ -308,14 +301,11 @@ mod tests {
         static RELEASE: Script = Script::new("return 1");
         let call = RELEASE.call(&name, &[name.key()], |_| Some(1)).arg(&owner).publishing("PUBLISH", "PUBLISH");
         let words = |packed: Vec<u8>, word: &str| String::from_utf8_lossy(&packed).matches(word).count();
-        assert!(call.publishes());
         assert_eq!(words(call.packed(false, PubSub::Plain), "\r\nPUBLISH\r\n"), 4);
         assert_eq!(words(call.packed(false, PubSub::Sharded), "\r\nPUBLISH\r\n"), 3, "names stay as they are");
         assert_eq!(words(call.packed(false, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         assert_eq!(words(call.packed(true, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
         let mapped = call.map(|_| ()).map(drop);
         assert_eq!(words(mapped.packed(false, PubSub::Sharded), "\r\nSPUBLISH\r\n"), 1);
-        let lease = Lease::new(std::time::Duration::from_secs(1)).unwrap();
-        assert!(!PLAIN.acquire(&AcquireArgs { name: &name, owner: &owner, lease, waits: true }).publishes());
     }
 }

@@ -26,8 +26,7 @@ use crate::transport::PubSub;
 /// clients, which judge the deadlines of a group by their own.
 pub(crate) fn inspect(name: &LockName, skew: Duration) -> Call<IfLock<Inspection>> {
     let name = name.clone();
-    // Told as a call that publishes, because the question depends on the kind of pub/sub.
-    Call::with_round_trips(&name.clone(), true, move |send, pub_sub| {
+    Call::with_round_trips(&name.clone(), move |send, pub_sub| {
         let mut inspector = Inspector {
             send,
             name: &name,

@@ -22,7 +22,7 @@ pub(crate) struct Claim {
 /// Checks hashes: a hold exists if the field of its owner exists.
 pub(crate) fn fields(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
-    Call::with_round_trips(&claims[0].name.clone(), false, move |send, _| {
+    Call::with_round_trips(&claims[0].name.clone(), move |send, _| {
         // Many locks that come into question together are often gone together: then one request tells all.
         let all = || exist(claims.iter().map(|claim| &claim.name));
         if claims.len() >= MANY && known(send(&[all()])?.first())? == &Value::Int(0) {
@@ -57,7 +57,7 @@ pub(crate) fn each(
     answer: fn(&Claim, &Value) -> Option<RenewalAnswer>,
 ) -> Call<Vec<RenewalAnswer>> {
     let claims = claims.to_vec();
-    Call::with_round_trips(&claims[0].name.clone(), false, move |send, _| {
+    Call::with_round_trips(&claims[0].name.clone(), move |send, _| {
         let replies = send(&claims.iter().map(question).collect::<Vec<_>>())?;
         known(claims.iter().zip(&replies).map(|(claim, reply)| answer(claim, reply)).collect())
     })

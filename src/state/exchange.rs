@@ -101,10 +101,10 @@ pub(crate) enum Next {
     Fence(Identity, Limits),
     /// Send the request.
     Send(Limits),
-    /// Rest until this moment, or until the bell rings.
+    /// Rest until this moment.
     Rest(Instant),
-    /// The request failed.
-    Over(Error),
+    /// The request failed: [`Exchange::give_up`] tells why.
+    Over,
 }
 
 /// One request and its history.
@@ -150,12 +150,12 @@ impl Exchange {
     pub(crate) fn next(&self, now: Instant) -> Next {
         match &self.state {
             // The call sends no request after its end.
-            State::Ready if now >= self.bounds.end => return Next::Over(self.doubt.clone().unwrap_or_else(no_time)),
+            State::Ready if now >= self.bounds.end => return Next::Over,
             State::Ready => {}
             // After the end no time is left for the fence, and the copies stay in doubt.
             State::LastFence(_) if !self.in_doubt.fenceable.is_empty() && now < self.bounds.end => {}
             State::Resting(until, _) => return Next::Rest(*until),
-            State::LastFence(error) | State::Over(error) => return Next::Over(error.clone()),
+            State::LastFence(_) | State::Over(_) => return Next::Over,
         }
         let limits = self.bounds.limits(now);
         match self.in_doubt.fenceable.last() {
@@ -286,8 +286,12 @@ impl Exchange {
     }
 
     /// Builds the failure for the caller.
-    pub(crate) fn give_up(self, error: Error) -> Failed {
+    pub(crate) fn give_up(self) -> Failed {
         let repeated = self.is_repeated();
+        let error = match self.state {
+            State::LastFence(error) | State::Resting(_, error) | State::Over(error) => error,
+            State::Ready => self.doubt.unwrap_or_else(no_time),
+        };
         let in_doubt = (repeated || !self.in_doubt.is_empty()).then_some(self.in_doubt);
         let is_by_choice = matches!(error.kind(), ErrorKind::Closed | ErrorKind::Cancelled);
         Failed { error: if repeated && !is_by_choice { error.in_doubt() } else { error }, in_doubt }

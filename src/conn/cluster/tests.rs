@@ -82,7 +82,7 @@ fn cluster_of(
 ) -> Cluster {
     let seeds = seeds.iter().map(|port| Endpoint::Tcp("127.0.0.1".into(), *port)).collect();
     let login = Address::parse("redis://h").unwrap();
-    Cluster::new(login, seeds, Arc::new(dialer), 2, None, command_timeout)
+    Cluster::new(login, seeds, Arc::new(dialer), 2, Some(false), command_timeout)
 }
 
 fn routed(cluster: &Cluster) -> u16 {

@@ -40,7 +40,6 @@ fn request<'a>(server: &Arc<Server>, word: &'a str, limit: Duration) -> Request<
     Request {
         asking: false,
         server: Arc::clone(server),
-        pub_sub: PubSub::Plain,
         limits: Limits::by(Instant::now().after(limit)),
         fitness: Fitness::default(),
         call: Box::leak(Box::new(Word(word))),

@@ -1,16 +1,15 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
-use std::ptr;
 use std::sync::Arc;
+use std::{iter, ptr, slice};
 
-use crate::conn::{Redirect, Request, Response, Route, Server, Topology, ask, by_server, gather, side_by_side};
+use crate::conn::{Redirect, Request, Response, Route, Topology, ask, by_server, gather, side_by_side};
 use crate::engine::caller::Caller;
 use crate::error::{Error, ErrorKind, Loss};
 use crate::script::Call;
 use crate::state::exchange::{Bounds, Exchange, Failed, InDoubt, Next};
-use crate::sync::Mutex;
 use crate::time::Instant;
-use crate::transport::{Copies, Fault, Identity, Limits, PubSub, Question, ServerNumber};
+use crate::transport::{Copies, Fault, Identity, Limits, Question, ServerNumber};
 
 /// A reply, and the history of its request.
 #[derive(Debug)]
@@ -49,21 +48,31 @@ pub(crate) type SendResult<T> = Result<Answer<T>, Failed>;
 /// Before a repetition every unanswered copy is fenced, so no older copy can run after the repetition. Scripts are
 /// written so that a second run right after the first changes nothing. Where another server stores the key by now, the
 /// repetition goes there at once: the copy at the former server counts as unfenceable, and the background fences it.
-pub(crate) fn send<T>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> SendResult<T> {
+pub(crate) fn send<T: Send>(outgoing: Outgoing<'_, T>, caller: Option<&Caller<'_>>) -> SendResult<T> {
     let now = Instant::now();
-    if !outgoing.in_doubt.is_empty() || now >= outgoing.bounds.end {
-        return Sending::new(outgoing, now).finish(now, caller);
-    }
-    // Nearly every request is answered at once, and needs no history.
-    match outgoing.attempt(outgoing.route(), outgoing.bounds.limits(now), now) {
-        Response { answer: Ok((value, copies)), sent, run_id, .. } => {
-            Ok(Answer { value, sent, repeated: false, unfenceable: false, clear_since: now, run_id, copies })
+    let mut first = None;
+    if outgoing.in_doubt.is_empty() && now < outgoing.bounds.end {
+        // Nearly every request is answered at once, and needs no history.
+        match outgoing.attempt(outgoing.route(), outgoing.bounds.limits(now), now) {
+            Response { answer: Ok((value, copies)), sent, run_id, .. } => {
+                return Ok(Answer {
+                    value,
+                    sent,
+                    repeated: false,
+                    unfenceable: false,
+                    clear_since: now,
+                    run_id,
+                    copies,
+                });
+            }
+            failed => first = Some(failed),
         }
-        failed => {
-            let mut sending = Sending::new(outgoing, now);
-            sending.attempted(failed, caller).map_or_else(|| sending.finish(Instant::now(), caller), Ok)
-        }
     }
+    let mut sending = Sending::new(outgoing, now);
+    let answer = first.and_then(|failed| sending.attempted(failed, caller));
+    let mut one = (sending, answer);
+    drive(slice::from_mut(&mut one), caller);
+    ended(one)
 }
 
 /// A call that is to be sent.
@@ -87,15 +96,9 @@ impl<'a, T> Outgoing<'a, T> {
     /// Sends the request on this way.
     fn attempt(&self, route: Route, limits: Limits, sent: Instant) -> Response<T> {
         let server = &route.server;
-        let answer = match (self.call.round_trips(), self.pub_sub(server, limits)) {
-            (None, Ok(pub_sub)) => return ask(self.request_of(route, pub_sub, limits), sent),
-            (Some(round_trips), Ok(pub_sub)) => {
-                let confirmation = |answer: &T| self.call.confirmation(answer);
-                server.round_trips(limits, route.asking, |send| round_trips(send, pub_sub), confirmation)
-            }
-            (_, Err(fault)) => Err(fault),
-        };
-        Response::of(server, answer, sent)
+        let Some(round_trips) = self.call.round_trips() else { return ask(self.request_of(route, limits), sent) };
+        let confirmation = |answer: &T| self.call.confirmation(answer);
+        Response::of(server, server.round_trips(limits, route.asking, round_trips, confirmation), sent)
     }
 
     /// The way to the server that stores the key now.
@@ -103,74 +106,69 @@ impl<'a, T> Outgoing<'a, T> {
         self.topology.route(self.call.route().key())
     }
 
-    /// The kind of pub/sub, where the request publishes.
-    fn pub_sub(&self, server: &Server, limits: Limits) -> Result<PubSub, Fault> {
-        if self.call.publishes() { server.pub_sub(limits) } else { Ok(PubSub::Plain) }
-    }
-
-    fn request_of(&self, Route { server, asking }: Route, pub_sub: PubSub, limits: Limits) -> Request<'_, T> {
-        Request { server, asking, pub_sub, limits, fitness: self.bounds.fitness, call: self.call, whole: false }
+    fn request_of(&self, Route { server, asking }: Route, limits: Limits) -> Request<'_, T> {
+        Request { server, asking, limits, fitness: self.bounds.fitness, call: self.call, whole: false }
     }
 }
 
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
-/// history. A connection with several unanswered copies is fenced once. Calls of several round trips follow one by one
-/// for each server; where no caller can interrupt them, all servers side by side.
-/// Returns the answers in the order of the calls.
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips go one by one to
+/// each server, all servers side by side. Returns the answers in the order of the calls.
 pub(crate) fn send_all<T: Send>(outgoing: Vec<Outgoing<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
     let now = Instant::now();
     let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one, now), None)).collect();
-    while attempt_all(&mut all, caller)
-        || end_rests(&mut all, caller)
-        || fence_one_connection(&mut all)
-        || rest_together(&mut all, caller)
-    {}
-    finish_all(all, caller)
+    drive(&mut all, caller);
+    all.into_iter().map(ended).collect()
 }
 
 /// A call, and its answer once there is one.
 type Attempted<'a, T> = (Sending<'a, T>, Option<Answer<T>>);
 
-/// Calls for one server, with their places.
-type ServerShare<'a, T> = Mutex<Vec<(usize, Sending<'a, T>)>>;
+/// Goes on until each call has its answer, or has reached its bounds.
+fn drive<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) {
+    while attempt_all(all, caller) || end_rests(all, caller) || fence_one_connection(all) || rest_together(all, caller)
+    {
+    }
+}
 
-/// Ends the calls without an answer, one by one at each server.
-fn finish_all<T: Send>(all: Vec<Attempted<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
-    let (mut outcomes, mut unanswered) = (vec![], vec![]);
-    for (place, (sending, answer)) in all.into_iter().enumerate() {
-        if answer.is_none() {
-            unanswered.push((sending.route().server, (place, sending)));
-        }
-        outcomes.push(answer.map(Ok));
-    }
-    let shares: Vec<ServerShare<'_, T>> =
-        by_server(unanswered).into_iter().map(|(_, share)| Mutex::new(share)).collect();
-    let finish = |share: &ServerShare<'_, T>, caller: Option<&Caller<'_>>| {
-        let share = std::mem::take(&mut *share.lock());
-        share.into_iter().map(|(place, sending)| (place, sending.finish(Instant::now(), caller))).collect::<Vec<_>>()
-    };
-    let finished = match caller {
-        // The caller may go on or not, and only its own thread can tell.
-        Some(_) => shares.iter().map(|share| finish(share, caller)).collect(),
-        None => side_by_side(&shares, |share| finish(share, None)),
-    };
-    for (place, outcome) in finished.into_iter().flatten() {
-        outcomes[place] = Some(outcome);
-    }
-    outcomes.into_iter().flatten().collect()
+fn ended<T>((sending, answer): Attempted<'_, T>) -> SendResult<T> {
+    answer.ok_or_else(|| sending.exchange.give_up())
 }
 
 /// Sends the calls that are ready. Returns whether any was.
 fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) -> bool {
     let now = Instant::now();
     let unanswered = all.iter().enumerate().filter(|(_, (_, answer))| answer.is_none());
-    let ready = unanswered.filter_map(|(place, (sending, _))| Some((place, sending.request(now)?)));
-    let (places, requests): (Vec<_>, Vec<_>) = ready.unzip();
-    for (place, outcome) in places.iter().zip(gather(requests)) {
-        let (sending, answer) = &mut all[*place];
+    let ready = unanswered.filter_map(|(place, (sending, _))| match sending.exchange.next(now) {
+        Next::Send(limits) => Some((place, sending, limits)),
+        _ => None,
+    });
+    let (single, several): (Vec<_>, Vec<_>) = ready.partition(|(_, sending, _)| sending.is_one_request());
+    let several = by_server(several.into_iter().map(|one| (one.1.route().server, one)));
+    let shares = iter::once(single).chain(several.into_iter().map(|(_, share)| share));
+    let shares: Vec<_> = shares.filter(|share| !share.is_empty()).collect();
+    let outcomes = side_by_side(&shares, |share| attempt_share(share));
+    let mut any = false;
+    for (place, outcome) in outcomes.into_iter().flatten() {
+        let (sending, answer) = &mut all[place];
         *answer = sending.attempted(outcome, caller);
+        any = true;
     }
-    !places.is_empty()
+    any
+}
+
+/// Sends calls of one request together, or the calls of several round trips for one server. Returns the outcomes with
+/// the places of the calls.
+fn attempt_share<T: Send>(share: &[(usize, &Sending<'_, T>, Limits)]) -> Vec<(usize, Response<T>)> {
+    let places = share.iter().map(|(place, ..)| *place);
+    if share.iter().all(|(_, sending, _)| sending.is_one_request()) {
+        let requests = share.iter().map(|&(_, sending, limits)| sending.outgoing.request_of(sending.route(), limits));
+        return places.zip(gather(requests.collect())).collect();
+    }
+    let one = |&(_, sending, limits): &(_, &Sending<'_, T>, _)| {
+        sending.outgoing.attempt(sending.route(), limits, Instant::now())
+    };
+    places.zip(share.iter().map(one)).collect()
 }
 
 /// Ends the rests that are over. Returns whether any was.
@@ -238,18 +236,9 @@ impl<'a, T> Sending<'a, T> {
         Self { outgoing, exchange, redirected: None }
     }
 
-    /// The request to send now, if the next step is to send one.
-    fn request(&self, now: Instant) -> Option<Request<'_, T>> {
-        match self.exchange.next(now) {
-            Next::Send(limits) if self.outgoing.call.round_trips().is_none() => {
-                let route = self.route();
-                // The first request of a client that publishes asks for the kind of pub/sub, and goes alone.
-                let pub_sub =
-                    route.server.pub_sub_if_chosen().or((!self.outgoing.call.publishes()).then_some(PubSub::Plain))?;
-                Some(self.outgoing.request_of(route, pub_sub, limits))
-            }
-            _ => None,
-        }
+    /// Whether the call is one request, and not several round trips.
+    fn is_one_request(&self) -> bool {
+        self.outgoing.call.round_trips().is_none()
     }
 
     /// The copy to fence now, if the next step is to fence one.
@@ -260,31 +249,6 @@ impl<'a, T> Sending<'a, T> {
     /// The end of the rest, if the next step is to rest.
     fn rests_until(&self, now: Instant) -> Option<Instant> {
         if let Next::Rest(until) = self.exchange.next(now) { Some(until) } else { None }
-    }
-
-    /// Goes on from `now` until a reply arrives or the bounds are reached.
-    fn finish(mut self, mut now: Instant, caller: Option<&Caller<'_>>) -> SendResult<T> {
-        loop {
-            match self.exchange.next(now) {
-                Next::Fence(identity, _) if self.leave_behind(&identity) => {}
-                Next::Fence(identity, limits) => {
-                    let outcome = fence_copy(self.outgoing.topology, &identity, limits);
-                    self.exchange.fenced(Instant::now(), outcome);
-                }
-                Next::Send(limits) => {
-                    let outcome = self.outgoing.attempt(self.route(), limits, now);
-                    if let Some(answer) = self.attempted(outcome, caller) {
-                        return Ok(answer);
-                    }
-                }
-                Next::Rest(until) => {
-                    rest(caller, until);
-                    self.exchange.rested(Instant::now(), interruption(caller));
-                }
-                Next::Over(error) => return Err(self.exchange.give_up(error)),
-            }
-            now = Instant::now();
-        }
     }
 
     /// Takes the outcome of an attempt.

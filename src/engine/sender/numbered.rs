@@ -58,7 +58,12 @@ struct Ending {
 impl Sender {
     /// Sends a numbered request until a reply arrives or the bounds are reached. A request that is given up is ended
     /// in the background.
-    pub(crate) fn once<T>(&self, request: &Numbered<'_, T>, bounds: Bounds, caller: Option<&Caller<'_>>) -> Result<T> {
+    pub(crate) fn once<T: Send>(
+        &self,
+        request: &Numbered<'_, T>,
+        bounds: Bounds,
+        caller: Option<&Caller<'_>>,
+    ) -> Result<T> {
         let node = self.node(request.name);
         let place = self.take_place(request.name);
         let (began, outcome) = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
@@ -85,7 +90,7 @@ impl Sender {
 
     /// Sends a request, but repeats no copy in doubt for longer than scripts remember the first one. Also returns a
     /// time before the first copy.
-    fn send_while_remembered<T>(
+    fn send_while_remembered<T: Send>(
         &self,
         call: &Call<T>,
         bounds: Bounds,
@@ -106,7 +111,7 @@ impl Sender {
     }
 
     /// Sends a numbered request for a caller that waits for nothing else.
-    pub(crate) fn once_within<T>(&self, request: &Numbered<'_, T>) -> Result<T> {
+    pub(crate) fn once_within<T: Send>(&self, request: &Numbered<'_, T>) -> Result<T> {
         let limit = self.config.command_timeout;
         self.once(request, Bounds::within(Instant::now(), limit, limit), Some(&Caller::new(&self.life, None, false)))
     }

@@ -66,8 +66,8 @@ fn a_script_that_was_cut_short_has_perhaps_had_its_effect() {
     assert!(exchange.is_repeated() && !exchange.is_unfenceable());
     let mut exchange = begun(&Bounds { repeat: false, ..bounds() });
     exchange.cut_short(at(0), at(1), refusal());
-    let Next::Over(error) = exchange.next(at(1)) else { panic!("it is not repeated") };
-    let failed = exchange.give_up(error);
+    assert!(matches!(exchange.next(at(1)), Next::Over), "it is not repeated");
+    let failed = exchange.give_up();
     assert!(failed.in_doubt.is_some() && failed.error.is_in_doubt());
 }
 
@@ -90,8 +90,8 @@ fn a_caller_that_is_interrupted_does_not_try_again() {
     exchange.failed(START, at(10), Fault::NotSent(mute()), true);
     assert!(matches!(exchange.next(at(10)), Next::Rest(_)));
     exchange.rested(at(20), Some(closed));
-    let Next::Over(error) = exchange.next(at(20)) else { panic!("it goes on") };
-    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert!(matches!(exchange.next(at(20)), Next::Over), "it goes on");
+    assert_eq!(exchange.give_up().error.kind(), ErrorKind::Closed);
 }
 
 #[test]
@@ -213,10 +213,10 @@ proptest::proptest! {
                     hops = 0;
                     exchange.rested(now, None);
                 }
-                Next::Over(error) => {
+                Next::Over => {
                     proptest::prop_assert!(now <= bounds.end);
                     let unanswered = sent > 0;
-                    let failed = exchange.give_up(error);
+                    let failed = exchange.give_up();
                     proptest::prop_assert_eq!(failed.in_doubt.is_some(), unanswered);
                     proptest::prop_assert_eq!(failed.error.kind() == ErrorKind::Unknown, unanswered);
                     let in_doubt = failed.in_doubt.unwrap_or_default();

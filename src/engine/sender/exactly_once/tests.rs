@@ -368,7 +368,7 @@ mod redirects;
 mod several;
 
 #[test]
-fn a_cleanup_publishes_as_the_client_chose_later() {
+fn nothing_is_sent_before_the_kind_of_pub_sub_is_chosen() {
     let knows = Arc::new(AtomicBool::new(false));
     let is_told = Arc::clone(&knows);
     let scripted = Scripted::start(move |seen| match what(seen) {
@@ -376,14 +376,13 @@ fn a_cleanup_publishes_as_the_client_chose_later() {
         What::Other if seen.words[0] == "PUBSUB" => Reaction::Mute,
         what => usual(what),
     });
-    let server = Server::for_test(&scripted.url()).choosing(Arc::new(PubSubChoice::on_cluster(None)));
+    let server = Server::choosing_for_test(&scripted.url(), PubSubChoice::on_cluster(None));
     let builder = Client::builder(&scripted.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
     let client = builder.open(Box::new(Standalone(Arc::new(server)))).unwrap();
-    let guard = client.get_lock("a").lock().expect("an acquire publishes nothing");
-    assert_eq!(guard.unlock().unwrap_err().kind(), ErrorKind::Connection);
-    let releases = || scripted.seen().into_iter().filter(|seen| what(seen) == What::Last).collect::<Vec<_>>();
-    assert_eq!(releases(), [], "nothing is published before the choice");
+    assert_eq!(client.get_lock("a").lock().unwrap_err().kind(), ErrorKind::Connection);
+    let seen = |wanted| scripted.seen().into_iter().filter(|seen| what(seen) == wanted).collect::<Vec<_>>();
+    assert_eq!(seen(What::Acquire), []);
     knows.store(true, Ordering::Relaxed);
-    eventually("the cleanup releases", || !releases().is_empty());
-    assert_eq!(releases()[0].words[9], "SPUBLISH");
+    client.get_lock("a").lock().unwrap().unlock().unwrap();
+    assert_eq!(seen(What::Last)[0].words[9], "SPUBLISH");
 }

@@ -14,7 +14,7 @@ use crate::name::LockName;
 use crate::script::{Call, Script};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::time::Instant;
-use crate::transport::Fitness;
+use crate::transport::{Fitness, PubSub};
 use std::time::Duration;
 
 static SCRIPT: Script = Script::new("return 1");
@@ -83,6 +83,21 @@ fn calls_without_faults_take_one_round_trip() {
     assert_eq!(asked(&one), ["EVALSHA a", "EVALSHA c"]);
     assert_eq!(asked(&two), ["EVALSHA b"]);
     assert!(send_all::<bool>(vec![], None).is_empty());
+}
+
+#[test]
+fn calls_of_several_round_trips_wait_for_no_other_server() {
+    let (_mute, sick) = served(|_| Reaction::Mute);
+    let (well, healthy) = served(|_| ONE);
+    let name = LockName::new("b").unwrap();
+    let several = Call::with_round_trips(&name.clone(), move |send, _| {
+        SCRIPT.call(&name, &[name.key()], |_| Some(true)).run(send, PubSub::Plain)
+    });
+    let (begun, single) = (Instant::now(), calls(&["a"]));
+    let sends = vec![send(&sick, &single[0], within(TIMEOUT)), send(&healthy, &several, within(TIMEOUT))];
+    let answers = send_all(sends, None);
+    assert!(answers[0].is_err() && answers[1].as_ref().unwrap().sent <= begun.after(TIMEOUT / 4));
+    assert_eq!(asked(&well), ["EVALSHA b"]);
 }
 
 #[test]
