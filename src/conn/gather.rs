@@ -79,6 +79,8 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
         run(&mut ready);
         confirm_all(&mut ready);
     });
+    // Where the login of a connection ended, the rest goes over another one.
+    on_threads(ready.iter_mut().filter(|pipeline| !pipeline.requests.is_empty()).collect(), Pipeline::run_alone, || {});
     let mut outcomes: Vec<_> = ready.into_iter().chain(waiting).flat_map(|pipeline| pipeline.outcomes).collect();
     outcomes.sort_by_key(|(place, _)| *place);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
@@ -86,6 +88,9 @@ pub(crate) fn gather<T: Send>(mut requests: Vec<Request<'_, T>>) -> Vec<Response
 
 /// Does the work of each pipeline on a thread of its own, beside `own`. The work is nothing where it is done.
 fn on_threads<P: Send>(mut pipelines: Vec<&mut P>, work: fn(&mut P), own: impl FnOnce()) {
+    if pipelines.is_empty() {
+        return own();
+    }
     thread::scope(|scope| {
         for pipeline in &mut pipelines {
             // A thread that cannot be started leaves its pipeline for later.
@@ -211,7 +216,7 @@ impl<'a, T> Pipeline<'a, T> {
 
     /// Opens a connection, or waits for one, and sends all requests. Does nothing for a pipeline that has run.
     fn run_alone(&mut self) {
-        if !self.outcomes.is_empty() || self.is_skipped() {
+        if self.requests.is_empty() || self.is_skipped() {
             return;
         }
         let end = self.requests.iter().map(|(_, request)| request.limits.end).max().unwrap_or_else(Instant::now);
@@ -231,6 +236,7 @@ impl<'a, T> Pipeline<'a, T> {
         }
         run(std::slice::from_mut(self));
         self.confirm();
+        self.run_alone();
     }
 
     /// Ends the requests to a server that is down, where they are not sent to such a server. Asks new connections
@@ -353,9 +359,14 @@ impl<'a, T> Pipeline<'a, T> {
             return self.break_off(error);
         }
         let Some(connection) = self.connection.as_mut().filter(|_| self.under_way.is_empty()) else { return };
-        if !self.requests.is_empty() && connection.is_stale() {
+        if !self.requests.is_empty() {
+            if connection.is_logged_out && self.unconfirmed.is_empty() {
+                return self.connection.take().into_iter().for_each(|ended| self.server.put_away(ended, false));
+            }
             // A reply to no request would be read as the reply to the next one.
-            return self.break_off(trouble::odd_reply());
+            if connection.is_logged_out || connection.is_stale() {
+                return self.break_off(trouble::odd_reply());
+            }
         }
         self.begin_batch();
     }
@@ -383,6 +394,11 @@ impl<'a, T> Pipeline<'a, T> {
                 Err(Fault::Refused(refusal)) if refusal.word() == "NOSCRIPT" && !request.whole => {
                     // At once, because the other servers may take all the time there is.
                     self.requests.push_back((place, Request { whole: true, ..request }));
+                    continue;
+                }
+                // The login of this connection has ended.
+                Err(Fault::NotSent(_)) => {
+                    self.requests.push_back((place, request));
                     continue;
                 }
                 Ok(answer) => self.wait_to_confirm(&request, answer),

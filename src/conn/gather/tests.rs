@@ -267,6 +267,20 @@ fn an_unknown_script_is_sent_once_with_its_source() {
 }
 
 #[test]
+fn where_a_login_ends_the_rest_goes_over_another_connection() {
+    for (refusal, is_for_good) in [("-NOAUTH no\r\n", false), ("-WRONGPASS no\r\n", false), ("-NOAUTH no\r\n", true)] {
+        let (scripted, server) = served(move |seen| match seen.words[1].as_str() {
+            "b" | "c" if seen.connection == 1 || is_for_good => Reaction::Reply(refusal),
+            _ => Reaction::Echo,
+        });
+        open(&server);
+        let of_the_rest = if is_for_good { ["refused: NOAUTH"; 2] } else { ["b", "c"] };
+        assert_eq!(ask(&server, &["a", "b", "c"], SOON)[1..], of_the_rest);
+        assert_eq!(connections(&scripted), [1, 2]);
+    }
+}
+
+#[test]
 fn bytes_behind_an_unknown_script_are_no_answer() {
     let (scripted, server) = served(|seen| match seen.words.last().map(String::as_str) {
         Some("a") => Reaction::Reply("-NOSCRIPT No matching script.\r\n$5\r\nstray\r\n"),
