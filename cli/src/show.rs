@@ -84,6 +84,9 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
 }
 
 fn listeners(inspection: &Inspection) -> String {
+    if inspection.without_rights().iter().any(|right| right.starts_with("pubsub")) {
+        return "unknown".to_owned();
+    }
     format!("{} clients listen for a release", inspection.waiting_clients())
 }
 

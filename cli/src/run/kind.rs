@@ -30,7 +30,7 @@ pub(super) struct Kind {
     #[arg(long)]
     write: bool,
     /// Takes so many permits of a semaphore
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) permits: Option<u32>,
     /// Leads an election under this text [default: host and process id]
     #[arg(long, value_name = "CANDIDATE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
