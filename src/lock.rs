@@ -235,7 +235,8 @@ impl<T> Lock<T> {
     /// # Errors
     ///
     /// `NotHeld` without such a hold, also when another thread has one; `OtherKind` when the hold belongs to a kind
-    /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock).
+    /// of lock that this handle could not re-enter; otherwise as [`Guard::unlock`](crate::Guard::unlock). Several locks
+    /// are released if this thread has such a hold on each, of a red lock on most; otherwise none is.
     pub fn unlock(&self) -> Result<()> {
         let left = match &self.locks {
             Locks::One(one) => Hold::of(one, one.left_to_unlock()?),
