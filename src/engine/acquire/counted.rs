@@ -105,7 +105,7 @@ impl Engine {
         let publishing = self.publishes(name, || name.semaphore_channel().text());
         let reply = send(Numbered { given_up: Some(&given_up), ..Numbered::new(name, &call) });
         let (was_free, receivers) = match reply {
-            Ok(Returned::Done { free, receivers }) => (free - permits, receivers),
+            Ok(Returned::Done { free, receivers }) => (free.saturating_sub(permits), receivers),
             Ok(Returned::Gone) | Err(_) => (0, None),
         };
         let rivals = publishing.published(receivers);
