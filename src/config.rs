@@ -203,9 +203,9 @@ impl ClientBuilder {
     ///
     /// The values of a group have deadlines in place of times to live, and Redisson judges the deadlines by the clock
     /// of its machine. The time is added to each deadline that the client writes or judges: another client takes the
-    /// value of a crashed holder by so much later. Expiring permits stay taken for that much longer than their holder
-    /// believes. Other locks have no use for it. At most 1 hour. Defaults to zero, for fleets without Redisson or with
-    /// clocks in step.
+    /// value of a crashed holder, or of `once_per`, by so much later, and by twice as much where both have set it.
+    /// Expiring permits stay taken for that much longer than their holder believes. Other locks have no use for it. At
+    /// most 1 hour. Defaults to zero, for fleets without Redisson or with clocks in step.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -20,4 +20,5 @@ local left = deadline + ARGV[2] - now
 if left <= 0 then
   return {}
 end
-return {holder, count, left}
+local ttl = redis.call('pttl', KEYS[1])
+return {holder, count, ttl < 0 and left or math.min(left, ttl)}

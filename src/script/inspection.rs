@@ -267,7 +267,8 @@ impl Inspector<'_, '_> {
             if remaining != Some(None) {
                 let count = count.map_or(1, |count| count as u64);
                 let value = Some(field);
-                self.hold(InspectedHolder { value, remaining: remaining.flatten(), ..holder(owner, count) });
+                let remaining = remaining.flatten().map(|left| left.min(self.found.remaining.unwrap_or(left)));
+                self.hold(InspectedHolder { value, remaining, ..holder(owner, count) });
             }
         }
         Ok(())

@@ -3,10 +3,10 @@
 mod like_redisson;
 mod rights;
 
-use lockson::{ErrorKind, LockKind};
+use lockson::{Client, ErrorKind, LockKind};
 use lockson_harness::RedisServer;
 
-use crate::support::{client, elsewhere, fields, fresh, kind_of};
+use crate::support::{client, elsewhere, fields, fresh, kind_of, ms};
 
 #[test]
 fn values_of_a_group_are_held_side_by_side() {
@@ -26,6 +26,19 @@ fn values_of_a_group_are_held_side_by_side() {
     assert!(!is_busy(&["one"]) && is_busy(&["two"]));
     overlapping.unlock().unwrap();
     assert!(fields(RedisServer::shared(), &group).is_empty());
+}
+
+/// The time for clocks that differ is in the key's own time to live, and not twice in the answers.
+#[test]
+fn a_value_is_told_to_end_no_later_than_its_key() {
+    let (server, group) = (RedisServer::shared(), fresh("group"));
+    let skewed = Client::builder(&server.url()).peer_clock_skew(ms(20_000)).connect().unwrap();
+    let lock = skewed.get_group_lock(&group, ["hall"]).with_lease(ms(10_000));
+    lock.lock().unwrap().keep_until_expiry();
+    let told = skewed.inspect(&group).unwrap().holders()[0].remaining().unwrap();
+    for left in [lock.remaining_time_to_live().unwrap().unwrap(), told] {
+        assert!(left > ms(29_000) && left <= ms(30_000), "{left:?}");
+    }
 }
 
 #[test]
