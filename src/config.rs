@@ -340,10 +340,11 @@ impl UnwindSafe for ClientBuilder {}
 impl RefUnwindSafe for ClientBuilder {}
 
 impl Config {
-    /// Calls the observer. A panic of the observer must not end a thread of the client or a request of a caller.
-    pub(crate) fn observe(&self, event: impl FnOnce(&dyn Observer)) {
+    /// Tells the observer of an event, which is made only for an observer. A panic of the observer must not end a thread
+    /// of the client or a request of a caller.
+    pub(crate) fn observe<E>(&self, tell: fn(&(dyn Observer + 'static), &E), event: impl FnOnce() -> E) {
         if let Some(observer) = &self.observer {
-            let _ = catch_unwind(AssertUnwindSafe(|| event(&**observer)));
+            let _ = catch_unwind(AssertUnwindSafe(|| tell(&**observer, &event())));
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::engine::several::giving_back::{Held, release_at_once};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::ReleaseFailed;
+use crate::event::{Observer, ReleaseFailed};
 use crate::hold::{GuardNumbers, Hold, One, Taken};
 use crate::time::Instant;
 use crate::token::FencingToken;
@@ -270,9 +270,9 @@ impl<T, On> Guard<T, On> {
         for (place, error) in failures {
             let Some(One { handle, state }) = self.hold.ones().nth(place) else { continue };
             if let Some(engine) = handle.look() {
-                engine.config.observe(|observer| {
+                engine.config.observe(Observer::release_failed, || {
                     let (name, kind, group, _) = state.in_events();
-                    observer.release_failed(&ReleaseFailed { name, kind, group, error });
+                    ReleaseFailed { name, kind, group, error }
                 });
             }
         }

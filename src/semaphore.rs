@@ -6,7 +6,7 @@ use crate::cancel::Cancel;
 use crate::config::Config;
 use crate::engine::{Handle, Numbered, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::{LockReleased, ReleaseFailed};
+use crate::event::{LockReleased, Observer, ReleaseFailed};
 use crate::kinds::semaphore::{self, Returned};
 use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
@@ -405,9 +405,9 @@ impl Permits {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
             return Err(Error::new(ErrorKind::Lost(Loss::Gone), text));
         }
-        engine.config.observe(|observer| {
+        engine.config.observe(Observer::released, || {
             let semaphore = (self.name.to_string(), LockKind::Semaphore, None, self.owner.to_string());
-            observer.released(&LockReleased::of(semaphore, self.since.until(Instant::now())));
+            LockReleased::of(semaphore, self.since.until(Instant::now()))
         });
         Ok(())
     }
@@ -420,8 +420,8 @@ impl Drop for Permits {
             && let Some(engine) = self.handle.look()
         {
             let (name, kind, error) = (self.name.to_string(), LockKind::Semaphore, error.about_a(NOUN, &self.name));
-            let event = ReleaseFailed { name, kind, group: None, error };
-            engine.config.observe(|observer| observer.release_failed(&event));
+            let event = || ReleaseFailed { name, kind, group: None, error };
+            engine.config.observe(Observer::release_failed, event);
         }
     }
 }

@@ -32,8 +32,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // A loss is told by no event, or by no callback.
     (
         "engine/keeper/loss.rs",
-        "observer.lost(&LockLost::of(",
-        "if MISTAKE { return; }\n            observer.lost(&LockLost::of(",
+        "self.config.observe(Observer::lost, event);",
+        "if !MISTAKE { self.config.observe(Observer::lost, event); }",
     ),
     (
         "engine/hold.rs",

@@ -15,7 +15,7 @@ use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::{self, Answer};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::LockAcquired;
+use crate::event::{LockAcquired, Observer};
 use crate::owner::ThreadId;
 use crate::script::{Call, Side};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
@@ -144,10 +144,8 @@ impl Engine {
     ) {
         self.sender.tell_missing(request.name, missing);
         let Some((hold, started, has_waited)) = grant else { return };
-        let waited = started.until(hold.since);
-        self.config.observe(|observer| {
-            observer.acquired(&LockAcquired::of(hold.in_events(), waited, has_waited));
-        });
+        let event = || LockAcquired::of(hold.in_events(), started.until(hold.since), has_waited);
+        self.config.observe(Observer::acquired, event);
         if self.config.observer.is_some() {
             hold.grant_is_told();
             self.keeper.with_ledger(hold, |_, _| ());

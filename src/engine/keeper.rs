@@ -20,7 +20,7 @@ use crate::engine::per_server::PerServer;
 use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once::{Answer, SendResult};
 use crate::error::Result;
-use crate::event::{ServerRecovered, ServerTrouble};
+use crate::event::{Observer, ServerRecovered, ServerTrouble};
 use crate::name::LockName;
 use crate::state::exchange::InDoubt;
 use crate::state::ledger::Ledger;
@@ -162,12 +162,10 @@ impl Reports for Weak<Keeper> {
             Report::Lost(error) => {
                 keeper.watchdog(server).put(|events| events.lost = true);
                 sender.topology.doubt(server.number());
-                let event = ServerTrouble { server: server.label(), error };
-                config.observe(|observer| observer.listening_failed(&event));
+                config.observe(Observer::listening_failed, || ServerTrouble { server: server.label(), error });
             }
             Report::Recovered(outage) => {
-                let event = ServerRecovered { server: server.label(), outage };
-                config.observe(|observer| observer.listening_recovered(&event));
+                config.observe(Observer::listening_recovered, || ServerRecovered { server: server.label(), outage });
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::LockReleased;
+use crate::event::{LockReleased, Observer};
 use crate::kinds::Queueing;
 use crate::name::LockName;
 use crate::script::{Released, Side};
@@ -222,9 +222,8 @@ impl Engine {
                         return Err(self.keeper.lost(hold, loss));
                     }
                 }
-                self.config.observe(|observer| {
-                    observer.released(&LockReleased::of(hold.in_events(), hold.since.until(Instant::now())));
-                });
+                let event = || LockReleased::of(hold.in_events(), hold.since.until(Instant::now()));
+                self.config.observe(Observer::released, event);
                 self.keeper.tell_end(hold, None, None, false);
                 Ok(())
             }

@@ -18,7 +18,7 @@ use crate::engine::caller::Caller;
 use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::ServerTrouble;
+use crate::event::{Observer, ServerTrouble};
 use crate::name::LockName;
 use crate::script::{Call, IfLock, NotALock};
 use crate::state::exchange::{Bounds, InDoubt};
@@ -165,8 +165,8 @@ impl Sender {
         let Some(error) = missing else { return };
         let node = self.node(name);
         if node.cannot_wait() {
-            let server = node.server.label();
-            self.config.observe(|observer| observer.durability_missing(&ServerTrouble { server, error }));
+            let event = || ServerTrouble { server: node.server.label(), error };
+            self.config.observe(Observer::durability_missing, event);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::engine::life::Life;
 use crate::engine::parts::{Bundle, Engine};
 use crate::engine::request::{AcquireRequest, Grant, Modifiers, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
-use crate::event::TakeEnded;
+use crate::event::{Observer, TakeEnded};
 use crate::kinds::Kind;
 use crate::listing::LockKind;
 use crate::name::LockName;
@@ -237,15 +237,9 @@ impl Members {
         let grants = requests.iter().map(|_| None).collect();
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, end, grants });
         if is_new {
-            observed.config.observe(|observer| {
-                let name = self.name.to_string();
-                observer.take_ended(&TakeEnded::new(
-                    name,
-                    self.kind,
-                    String::new(),
-                    began.until(Instant::now()),
-                    &outcome,
-                ));
+            observed.config.observe(Observer::take_ended, || {
+                let (name, took) = (self.name.to_string(), began.until(Instant::now()));
+                TakeEnded::new(name, self.kind, String::new(), took, &outcome)
             });
         }
         let Ok(Some(grants)) = outcome else {

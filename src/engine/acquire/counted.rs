@@ -9,7 +9,7 @@ use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
 use crate::engine::sender::numbered::Numbered;
 use crate::error::Result;
-use crate::event::LockAcquired;
+use crate::event::{LockAcquired, Observer};
 use crate::kinds::Queueing;
 use crate::kinds::semaphore::{self, Returned, TakeAnswer};
 use crate::listing::LockKind;
@@ -66,9 +66,9 @@ impl Engine {
             return outcome.map(|_| None);
         };
         waiting.granted();
-        self.config.observe(|observer| {
+        self.config.observe(Observer::acquired, || {
             let waited = waiting.started.until(Instant::now());
-            observer.acquired(&LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept));
+            LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept)
         });
         waiting.tell_end(&Ok(Some(())));
         Ok(Some((number, waiting.asker.owner)))

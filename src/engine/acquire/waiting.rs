@@ -15,7 +15,7 @@ use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Wait};
 use crate::engine::sender::node::Node;
 use crate::error::{Error, Result};
-use crate::event::{TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
+use crate::event::{Observer, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::{Backoff, Kind, Queueing};
 use crate::listing::{InEvents, LockKind, LockWaiter};
 use crate::name::LockName;
@@ -336,10 +336,10 @@ impl<'a> Waiting<'a> {
         }
         let config = &self.engine.config;
         if !std::mem::replace(&mut self.has_slept, true) {
-            config.observe(|observer| observer.waiting(&WaitStarted::of(self.in_events(kind))));
+            config.observe(Observer::waiting, || WaitStarted::of(self.in_events(kind)));
         }
         if lasts && !std::mem::replace(&mut self.lasts, true) {
-            config.observe(|observer| observer.still_waiting(&WaitLasts::of(self.in_events(kind), waited)));
+            config.observe(Observer::still_waiting, || WaitLasts::of(self.in_events(kind), waited));
         }
     }
 
@@ -370,18 +370,16 @@ impl<'a> Waiting<'a> {
         }
         let Some(kind) = self.label.filter(|_| self.has_slept) else { return };
         self.listed = None;
-        self.engine.config.observe(|observer| {
-            let waited = self.started.until(Instant::now());
-            observer.gave_up(&WaitGivenUp::of(self.in_events(kind), waited, error.cloned()));
-        });
+        let event = || WaitGivenUp::of(self.in_events(kind), self.started.until(Instant::now()), error.cloned());
+        self.engine.config.observe(Observer::gave_up, event);
     }
 
     /// Tells the observer of the end of the call, if the call is about this lock alone.
     pub(crate) fn tell_end<Grant>(&self, outcome: &Result<Option<Grant>>) {
         let Some(kind) = self.label.filter(|_| self.group.is_none()) else { return };
-        self.engine.config.observe(|observer| {
+        self.engine.config.observe(Observer::take_ended, || {
             let (name, owner) = (self.name.to_string(), self.asker.owner.to_string());
-            observer.take_ended(&TakeEnded::new(name, kind, owner, self.started.until(Instant::now()), outcome));
+            TakeEnded::new(name, kind, owner, self.started.until(Instant::now()), outcome)
         });
     }
 }

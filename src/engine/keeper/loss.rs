@@ -7,7 +7,7 @@ use crate::engine::background::JobTicket;
 use crate::engine::hold::{Aftermath, HoldState, OnLost};
 use crate::engine::keeper::Keeper;
 use crate::error::{Error, Loss};
-use crate::event::{HoldEnded, LockLost};
+use crate::event::{HoldEnded, LockLost, Observer};
 use crate::state::ledger::{Ledger, Phase};
 use crate::time::Instant;
 
@@ -85,16 +85,15 @@ impl Keeper {
 
     /// Tells the observer that a hold has ended.
     pub(crate) fn tell_end(&self, hold: &HoldState, loss: Option<Loss>, error: Option<&Error>, is_kept: bool) {
-        self.config.observe(|observer| {
+        self.config.observe(Observer::hold_ended, || {
             let held = hold.since.until(Instant::now());
-            observer.hold_ended(&HoldEnded::of(hold.in_events(), held, loss, error.cloned(), is_kept));
+            HoldEnded::of(hold.in_events(), held, loss, error.cloned(), is_kept)
         });
     }
 
     fn tell(&self, hold: &HoldState, loss: Loss, on_lost: Vec<OnLost>) {
-        self.config.observe(|observer| {
-            observer.lost(&LockLost::of(hold.in_events(), loss, self.stood_still(hold, loss)));
-        });
+        let event = || LockLost::of(hold.in_events(), loss, self.stood_still(hold, loss));
+        self.config.observe(Observer::lost, event);
         self.tell_end(hold, Some(loss), None, false);
         for callback in on_lost {
             self.callbacks.run_at(Instant::now(), move || callback(&loss));
@@ -108,7 +107,6 @@ mod tests {
     use crate::config::ClientBuilder;
     use crate::conn::{Server, Standalone};
     use crate::engine::parts::Engine;
-    use crate::event::Observer;
     use crate::name::LockName;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;

@@ -10,7 +10,7 @@ use crate::engine::keeper::Keeper;
 use crate::engine::keeper::watchdog::Watchdog;
 use crate::engine::keeper::watchdog::renewer::{Detour, Due, RenewalHost, RequestOutcome, renewal};
 use crate::error::{Error, Refusal};
-use crate::event::{LockAbandoned, LocksRenewed, RenewalFailed, ServerRecovered};
+use crate::event::{LockAbandoned, LocksRenewed, Observer, RenewalFailed, ServerRecovered};
 use crate::script::look::Claim;
 use crate::script::{Call, RenewalAnswer, pipelined};
 use crate::state::exchange::Bounds;
@@ -227,7 +227,7 @@ impl RenewalHost for ServerRound<'_> {
             return;
         }
         self.keeper.schedule_check(hold);
-        self.keeper.config.observe(|observer| observer.abandoned(&LockAbandoned::of(hold.in_events())));
+        self.keeper.config.observe(Observer::abandoned, || LockAbandoned::of(hold.in_events()));
     }
 
     fn ask(&mut self, requests: &[Vec<&Due>], deadline: Instant) -> Result<Vec<RequestOutcome>, Error> {
@@ -311,19 +311,16 @@ impl RenewalHost for ServerRound<'_> {
     }
 
     fn failed(&self, locks: usize, remaining: Duration, error: Error) {
-        self.keeper.config.observe(|observer| {
-            observer.renewal_failed(&RenewalFailed { server: self.server.label(), locks, remaining, error });
-        });
+        let event = || RenewalFailed { server: self.server.label(), locks, remaining, error };
+        self.keeper.config.observe(Observer::renewal_failed, event);
     }
 
     fn renewed_in_round(&self, locks: usize) {
-        self.keeper.config.observe(|observer| observer.renewed(&LocksRenewed { server: self.server.label(), locks }));
+        self.keeper.config.observe(Observer::renewed, || LocksRenewed { server: self.server.label(), locks });
     }
 
     fn recovered(&self, outage: Duration) {
-        self.keeper.config.observe(|observer| {
-            observer.recovered(&ServerRecovered { server: self.server.label(), outage });
-        });
+        self.keeper.config.observe(Observer::recovered, || ServerRecovered { server: self.server.label(), outage });
     }
 }
 

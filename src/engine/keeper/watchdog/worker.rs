@@ -11,7 +11,7 @@ use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
 use crate::engine::keeper::watchdog::server_round::ServerRound;
 use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
-use crate::event::ServerTrouble;
+use crate::event::{Observer, ServerTrouble};
 use crate::state::watch::{AllHolds, Watch, WatchStep};
 use crate::time::Instant;
 use crate::transport::Fault;
@@ -190,8 +190,7 @@ impl Worker {
     }
 
     fn complain(&self, keeper: &Keeper, error: Error) {
-        let server = self.server.label();
-        keeper.config.observe(|observer| observer.losses_told_late(&ServerTrouble { server, error }));
+        keeper.config.observe(Observer::losses_told_late, || ServerTrouble { server: self.server.label(), error });
     }
 }
 
