@@ -604,7 +604,7 @@ fn held_lock(engine: &Engine, hold: &HoldState) -> Option<HeldLock> {
             hold_count: u64::try_from(counts.exclusive + counts.shared).unwrap_or(u64::MAX),
             token: hold.token().map(FencingToken),
             held_for: hold.since.until(now),
-            remaining: now.until(ledger.good_until()),
+            remaining: now.until(ledger.good_until),
             is_renewed: ledger.renewal(now).is_some(),
         })
     })

@@ -326,7 +326,7 @@ impl One {
     fn at(&self, now: Instant) -> Member {
         let Some(engine) = self.handle.look() else { return Member::Lost(Loss::Closed) };
         engine.keeper.with_ledger(&self.state, |ledger, later| match ledger.look(later) {
-            Phase::Live => Member::Held(now.until(ledger.good_until())),
+            Phase::Live => Member::Held(now.until(ledger.good_until)),
             Phase::Lost(loss) => Member::Lost(loss),
             Phase::Releasing | Phase::Done => Member::GivenBack,
         })

@@ -56,7 +56,7 @@ impl Engine {
     fn end_hold(&self, hold: &HoldState) -> bool {
         self.keeper.with_ledger(hold, |ledger, now| {
             let was_live = ledger.look(now) == Phase::Live;
-            ledger.lose(Loss::Closed);
+            ledger.step(Phase::Live, Phase::Lost(Loss::Closed));
             was_live
         })
     }

@@ -162,7 +162,7 @@ impl HoldState {
     pub(crate) fn update<T>(&self, use_ledger: impl FnOnce(&mut Ledger, Instant) -> T) -> (T, Option<Aftermath>) {
         let now = Instant::now();
         let mut state = self.progress.state.lock();
-        let deadline = state.ledger.good_until();
+        let deadline = state.ledger.good_until;
         let answer = use_ledger(&mut state.ledger, now);
         (answer, Self::aftermath(state, now, deadline))
     }
@@ -178,7 +178,7 @@ impl HoldState {
         if state.rare.is_none() && new_loss.is_none() {
             return None;
         }
-        let is_sooner = state.ledger.good_until() < deadline;
+        let is_sooner = state.ledger.good_until < deadline;
         let (mut on_lost, mut needless_check, mut ended) = (vec![], None, None);
         if let Some(rare) = &mut state.rare {
             if is_over {
@@ -253,9 +253,9 @@ impl HoldState {
     /// check that it replaces.
     pub(crate) fn schedule_check(&self, set: impl FnOnce(Instant) -> JobTicket) -> Option<JobTicket> {
         let mut state = self.progress.state.lock();
-        let deadline = state.ledger.good_until();
+        let deadline = state.ledger.good_until;
         // A new loss that is not reported so far is for the timer to find, at once.
-        let is_over = match state.ledger.phase() {
+        let is_over = match state.ledger.phase {
             Phase::Live => false,
             Phase::Lost(_) => state.ledger.told,
             Phase::Releasing | Phase::Done => true,
@@ -307,7 +307,7 @@ mod tests {
         pub(crate) fn wait_for_own_end(&self, until: Instant) {
             let left = |now: Instant| {
                 let ledger = &mut self.progress.state.lock().ledger;
-                if ledger.look(now) == Phase::Live { now.until(ledger.good_until()) } else { Duration::ZERO }
+                if ledger.look(now) == Phase::Live { now.until(ledger.good_until) } else { Duration::ZERO }
             };
             Self::wait_for_end(std::iter::once(self), until, left);
         }
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn the_end_wakes_its_waiters() {
         let ends: [fn(&mut Ledger, GuardNumber, Instant); 2] = [
-            |ledger, _, _| ledger.lose(Loss::Gone),
+            |ledger, _, _| ledger.step(Phase::Live, Phase::Lost(Loss::Gone)),
             |ledger, guard, now| {
                 ledger.release(guard, now);
             },

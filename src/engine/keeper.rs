@@ -94,7 +94,7 @@ impl Keeper {
 
     /// Clears away, in the background, what may be left of a hold that this process gave up.
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
-        let until = self.with_ledger(hold, |ledger, now| ledger.end().max(now.after(self.watchdog_lease.duration())));
+        let until = self.with_ledger(hold, |ledger, now| ledger.end.max(now.after(self.watchdog_lease.duration())));
         let owner = Some((Arc::clone(&hold.kind), hold.owner.clone()));
         self.sender.clean_up(Instant::now(), hold.name.clone(), owner, in_doubt, until);
     }

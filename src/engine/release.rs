@@ -139,7 +139,7 @@ impl Engine {
 
     /// Releases one guard as far as that goes without a request.
     pub(crate) fn begin_release<'a>(&self, hold: &'a Arc<HoldState>, guard: GuardNumber, bounds: Bounds) -> Begun<'a> {
-        let use_ledger = |ledger: &mut Ledger, now| (ledger.release(guard, now), ledger.is_empty());
+        let use_ledger = |ledger: &mut Ledger, now| (ledger.release(guard, now), ledger.guards.is_empty());
         let (release, is_empty) = self.keeper.with_ledger(hold, use_ledger);
         if is_empty {
             self.cells.registry.remove(hold);
@@ -158,7 +158,7 @@ impl Engine {
                 Ok(turn) => return Begun::Last(LastRelease { hold, publishing: None, turn }),
                 Err(error) => {
                     self.keeper.clear_away(hold, InDoubt::default());
-                    self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
+                    self.keeper.with_ledger(hold, |ledger, _| ledger.step(Phase::Releasing, Phase::Done));
                     self.keeper.tell_end(hold, None, Some(&error), false);
                     Err(error)
                 }
@@ -181,7 +181,7 @@ impl Engine {
     pub(crate) fn finish_release(&self, last: LastRelease<'_>, outcome: SendResult<Released>) -> Result<()> {
         let hold = last.hold;
         let outcome = self.learn_of_release(last, outcome.or_else(exactly_once::taken_if_overwritten));
-        self.keeper.with_ledger(hold, |ledger, _| ledger.settled());
+        self.keeper.with_ledger(hold, |ledger, _| ledger.step(Phase::Releasing, Phase::Done));
         outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name))
     }
 
@@ -212,11 +212,11 @@ impl Engine {
                     // The repeated release found no hold. Before the deadline the first copy had released the lock,
                     // and only its reply was lost.
                     let opened_by_us =
-                        answer.repeated && self.keeper.with_ledger(hold, |ledger, now| now < ledger.good_until());
+                        answer.repeated && self.keeper.with_ledger(hold, |ledger, now| now < ledger.good_until);
                     if !opened_by_us {
                         let loss = self.keeper.with_ledger(hold, |ledger, now| {
-                            let loss = if now < ledger.good_until() { loss } else { Loss::Expired };
-                            ledger.release_found_lost(loss);
+                            let loss = if now < ledger.good_until { loss } else { Loss::Expired };
+                            ledger.step(Phase::Releasing, Phase::Lost(loss));
                             loss
                         });
                         return Err(self.keeper.lost(hold, loss));
@@ -280,7 +280,7 @@ impl Engine {
     /// Drops a guard and leaves its part of the hold to expire.
     pub(crate) fn keep_until_expiry(&self, hold: &Arc<HoldState>, guard: GuardNumber) {
         let (was_live, end, is_empty) = self.keeper.with_ledger(hold, |ledger, now| {
-            (ledger.look(now) == Phase::Live, ledger.keep(guard, now), ledger.is_empty())
+            (ledger.look(now) == Phase::Live, ledger.keep(guard, now), ledger.guards.is_empty())
         });
         if let Some(end) = end {
             self.keeper.write_counts_at(end, hold);

@@ -176,7 +176,7 @@ impl WaitLoop for Most<'_> {
             votes.push(match heard.reply {
                 Ok(Reply::Granted(grant)) => {
                     let keeper = &self.take.requests[place].engine.keeper;
-                    let until = keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until());
+                    let until = keeper.with_ledger(&grant.0, |ledger, _| ledger.good_until);
                     self.take.grants[place] = Some(grant);
                     Vote::Granted { until }
                 }

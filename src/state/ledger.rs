@@ -16,19 +16,20 @@ use crate::time::{Instant, Lease};
 /// The account of one hold.
 pub(crate) struct Ledger {
     watchdog: Lease,
-    guards: SmallVec<[GuardEntry; 1]>,
+    pub(crate) guards: SmallVec<[GuardEntry; 1]>,
     last_guard: GuardNumber,
     /// The expiry of the key, as Redis confirmed last.
-    end: Instant,
+    pub(crate) end: Instant,
     /// The deadline: the end of the lease, less the margin.
-    good_until: Instant,
-    phase: Phase,
+    pub(crate) good_until: Instant,
+    /// The phase of the last look.
+    pub(crate) phase: Phase,
     /// Whether no thread can release the hold any more.
     abandoned: bool,
     /// Whether the loss was told, or is not to be told so far.
     pub(crate) told: bool,
-    /// The time to retry an unanswered request of the watchdog.
-    retry_at: Option<Instant>,
+    /// The time to retry a failed renewal or check.
+    pub(crate) retry_at: Option<Instant>,
     rare: Option<Box<Rare>>,
 }
 
@@ -66,7 +67,8 @@ struct Cut {
     is_alone: bool,
 }
 
-struct GuardEntry {
+/// A guard, and what it was promised.
+pub(crate) struct GuardEntry {
     number: GuardNumber,
     side: Side,
     /// The promise, in less memory than that of [`Promise`].
@@ -134,11 +136,6 @@ impl Ledger {
         if self.phase == Phase::Live && now >= self.good_until {
             self.phase = Phase::Lost(Loss::Expired);
         }
-        self.phase
-    }
-
-    /// Returns the phase of the last look.
-    pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
@@ -316,39 +313,21 @@ impl Ledger {
         }
     }
 
-    /// The time to retry a failed renewal or check.
-    pub(crate) fn retry_at(&self) -> Option<Instant> {
-        self.retry_at
-    }
-
-    /// Records the loss of the hold, unless a release is in flight or done.
-    pub(crate) fn lose(&mut self, loss: Loss) {
-        if self.phase == Phase::Live {
-            self.phase = Phase::Lost(loss);
+    /// Moves a hold that is in one phase to the next one. From `Live` to a loss, which comes too late once a release is
+    /// in flight; from `Releasing` to `Done`, whatever the outcome, or to the loss that came first and was not noticed.
+    pub(crate) fn step(&mut self, from: Phase, to: Phase) {
+        if self.phase == from {
+            self.phase = to;
         }
     }
 
     /// Takes a loss that Redis reported. Returns the loss that counts: a hold that expired before stays expired.
     pub(crate) fn reported_lost(&mut self, now: Instant, loss: Loss) -> Loss {
         self.look(now);
-        self.lose(loss);
+        self.step(Phase::Live, Phase::Lost(loss));
         match self.phase {
             Phase::Lost(first) => first,
             _ => loss,
-        }
-    }
-
-    /// Records that the last release found no hold: an unnoticed loss came first.
-    pub(crate) fn release_found_lost(&mut self, loss: Loss) {
-        if self.phase == Phase::Releasing {
-            self.phase = Phase::Lost(loss);
-        }
-    }
-
-    /// Records the end of the last release, whatever its outcome.
-    pub(crate) fn settled(&mut self) {
-        if self.phase == Phase::Releasing {
-            self.phase = Phase::Done;
         }
     }
 
@@ -373,21 +352,6 @@ impl Ledger {
     /// Whether a side was left to expire and has not expired.
     fn is_kept(&self, now: Instant) -> bool {
         self.kept().into_iter().flatten().any(|end| end > now)
-    }
-
-    /// Whether no guard is left.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.guards.is_empty()
-    }
-
-    /// The deadline: the end of the lease, less the margin.
-    pub(crate) fn good_until(&self) -> Instant {
-        self.good_until
-    }
-
-    /// The expiry of the key.
-    pub(crate) fn end(&self) -> Instant {
-        self.end
     }
 
     fn rare(&mut self) -> &mut Rare {

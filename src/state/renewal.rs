@@ -255,15 +255,15 @@ fn room<'a, Hold>(batch: &'a mut Batch<Hold>, due: &Due<Hold>, most: usize) -> O
 impl RenewalTurn {
     /// Returns the request that a hold needs, if any. A leased hold is never renewed, but may be checked.
     pub(crate) fn of(ledger: &mut Ledger, now: Instant, renews: bool, asked: bool) -> Option<Self> {
-        let retry = ledger.retry_at().is_some_and(|at| at <= now);
+        let retry = ledger.retry_at.is_some_and(|at| at <= now);
         let lease = if renews || retry { ledger.renewal(now) } else { None };
         let looks = (asked || retry) && ledger.look(now) == Phase::Live;
-        (lease.is_some() || looks).then(|| Self { lease, good_until: ledger.good_until() })
+        (lease.is_some() || looks).then_some(Self { lease, good_until: ledger.good_until })
     }
 
     /// A check, if the hold is live.
     pub(crate) fn look(ledger: &mut Ledger, now: Instant) -> Option<Self> {
-        (ledger.look(now) == Phase::Live).then(|| Self { lease: None, good_until: ledger.good_until() })
+        (ledger.look(now) == Phase::Live).then_some(Self { lease: None, good_until: ledger.good_until })
     }
 
     /// Whether the hold still needs this request.
@@ -300,7 +300,7 @@ impl Lesson {
         match self {
             Self::Renewed { sent, lease } => ledger.renewed(sent, lease),
             Self::Looked => ledger.looked(now),
-            Self::Lost(loss) => ledger.lose(loss),
+            Self::Lost(loss) => ledger.step(Phase::Live, Phase::Lost(loss)),
             Self::RenewAgain(pause) => ledger.renewal_failed(now.after(pause)),
             Self::LookAgain(pause) => ledger.look_failed(now, now.after(pause)),
         }
@@ -310,7 +310,7 @@ impl Lesson {
 /// The time of the next try after a failure: soon, at the latest at the deadline.
 pub(crate) fn next_look(ledger: &mut Ledger, now: Instant) -> Option<Instant> {
     let live = ledger.look(now) == Phase::Live;
-    ledger.retry_at().filter(|_| live).map(|at| at.min(ledger.good_until()))
+    ledger.retry_at.filter(|_| live).map(|at| at.min(ledger.good_until))
 }
 
 /// The shortest time limit of a batch, also when its first hold is about to expire, for the sake of the other holds;

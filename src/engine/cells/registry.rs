@@ -211,7 +211,7 @@ mod tests {
     use crate::name::GivenName;
     use crate::owner::{Owners, ThreadId};
     use crate::script::Side;
-    use crate::state::ledger::{Ledger, Promise};
+    use crate::state::ledger::{Ledger, Phase, Promise};
     use crate::time::Lease;
     use crate::transport::ServerNumber;
 
@@ -292,7 +292,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let hold = hold(&owners, name);
-                    hold.update(|ledger, _| ledger.lose(Loss::Gone));
+                    hold.update(|ledger, _| ledger.step(Phase::Live, Phase::Lost(Loss::Gone)));
                     registry.add(hold).unwrap();
                 });
             });

@@ -79,7 +79,7 @@ impl Keeper {
 
     /// Returns the approximate time for which the process was stopped when the hold expired.
     fn stood_still(&self, hold: &HoldState, loss: Loss) -> Option<Duration> {
-        let deadline = (loss == Loss::Expired).then(|| self.with_ledger(hold, |ledger, _| ledger.good_until()))?;
+        let deadline = (loss == Loss::Expired).then(|| self.with_ledger(hold, |ledger, _| ledger.good_until))?;
         self.heartbeat.standstill_at(deadline, Instant::now())
     }
 

@@ -55,7 +55,8 @@ impl Keeper {
         turn: RequestTurn<'a>,
         ends: bool,
     ) -> result::Result<PartRelease<'a>, Phase> {
-        let (remaining, is_empty) = self.with_ledger(hold, |ledger, now| (ledger.remaining(now), ledger.is_empty()));
+        let (remaining, is_empty) =
+            self.with_ledger(hold, |ledger, now| (ledger.remaining(now), ledger.guards.is_empty()));
         self.schedule_if_observed(hold);
         turn.written();
         if is_empty && remaining.is_err_and(|phase| phase != Phase::Releasing) {

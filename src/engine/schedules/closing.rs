@@ -77,7 +77,7 @@ impl Scene {
         if hold.update(|ledger, now| ledger.release(guard, now)).0 == Release::Last {
             self.registry.remove(hold);
             self.redis.lock().request(|owners| _ = owners.remove(&hold.owner));
-            hold.update(|ledger, _| ledger.settled());
+            hold.update(|ledger, _| ledger.step(Phase::Releasing, Phase::Done));
         }
         self.under_way.end();
     }
@@ -89,7 +89,7 @@ impl Scene {
         }
         let end = |ledger: &mut Ledger, now| {
             let was_live = ledger.look(now) == Phase::Live;
-            ledger.lose(Loss::Closed);
+            ledger.step(Phase::Live, Phase::Lost(Loss::Closed));
             was_live
         };
         for hold in self.registry.close() {

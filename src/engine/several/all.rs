@@ -209,7 +209,7 @@ impl<'a> All<'a> {
             let AcquireRequest { engine, lease, .. } = *request;
             // A hold that is live later was live at `now`, too.
             let (phase, left) =
-                engine.keeper.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until())));
+                engine.keeper.with_ledger(hold, |ledger, later| (ledger.look(later), now.until(ledger.good_until)));
             match phase {
                 Phase::Live if left < lease.duration() / 2 => short.push((place, lease)),
                 Phase::Live => {}

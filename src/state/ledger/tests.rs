@@ -53,9 +53,9 @@ fn only_a_renewal_takes_the_place_of_one_that_failed() {
     ledger.extended(at(15_000), lease(1_000));
     let inner = ledger.reentered(at(15_100), at(15_000), lease(1_000), Side::Exclusive, leased(16_000));
     assert!(inner.is_ok());
-    assert_eq!(ledger.retry_at(), Some(at(16_000)), "nothing was raised by these");
+    assert_eq!(ledger.retry_at, Some(at(16_000)), "nothing was raised by these");
     ledger.renewed(at(16_000), lease(30_000));
-    assert_eq!(ledger.retry_at(), None);
+    assert_eq!(ledger.retry_at, None);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_finished_inner_lease_of_an_hour_does_not_outlive_its_guard() {
     let (mut ledger, _outer) = watched();
     let inner = ledger.reentered(at(10), at(10), lease(3_600_000), Side::Exclusive, leased(3_600_010)).unwrap();
     assert_eq!(partial(&mut ledger, inner, at(20)), (ONE, lease(30_000)));
-    assert_eq!(ledger.end(), at(30_020));
+    assert_eq!(ledger.end, at(30_020));
 }
 
 #[test]
@@ -161,10 +161,10 @@ fn only_a_live_hold_with_a_renewed_guard_is_renewed() {
 fn a_release_under_way_cannot_be_lost() {
     let (mut ledger, guard) = watched();
     assert_eq!(ledger.release(guard, at(10)), Release::Last);
-    ledger.lose(Loss::Gone);
+    ledger.step(Phase::Live, Phase::Lost(Loss::Gone));
     assert_eq!(ledger.look(at(40_000)), Phase::Releasing);
     assert_eq!(ledger.renewal(at(20)), None);
-    ledger.settled();
+    ledger.step(Phase::Releasing, Phase::Done);
     assert_eq!(ledger.look(at(40_000)), Phase::Done);
 }
 
@@ -175,12 +175,12 @@ fn a_release_bounds_renewals_sent_before_its_answer() {
     // A renewal is sent, then the release; the reply to the renewal arrives last.
     assert_eq!(partial(&mut ledger, outer, at(100)), (ONE, lease(2_910)));
     ledger.renewed(at(90), lease(30_000));
-    assert_eq!(ledger.good_until(), lease(2_910).good_until(at(100)));
+    assert_eq!(ledger.good_until, lease(2_910).good_until(at(100)));
     ledger.cut_is_over(at(200));
     ledger.renewed(at(150), lease(30_000));
-    assert_eq!(ledger.good_until(), lease(2_910).good_until(at(150)), "it may have run before the release");
+    assert_eq!(ledger.good_until, lease(2_910).good_until(at(150)), "it may have run before the release");
     ledger.renewed(at(201), lease(30_000));
-    assert_eq!(ledger.good_until(), at(29_901));
+    assert_eq!(ledger.good_until, at(29_901));
     assert_eq!(ledger.release(inner, at(300)), Release::Last);
 }
 
@@ -191,7 +191,7 @@ fn a_cut_that_was_fenced_bounds_nothing_that_is_sent_later() {
     partial(&mut ledger, inner, at(100));
     ledger.cut_is_over(at(200)); // fenced
     ledger.reentered(at(201), at(200), lease(60_000), Side::Exclusive, leased(60_200)).unwrap();
-    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(200)));
+    assert_eq!(ledger.good_until, lease(60_000).good_until(at(200)));
 }
 
 #[test]
@@ -203,16 +203,16 @@ fn an_answered_release_ends_its_own_cut_alone() {
     partial(&mut ledger, guards[0], at(100));
     ledger.cut_was_answered(at(110));
     ledger.renewed(at(120), lease(90_000));
-    assert_eq!(ledger.good_until(), lease(90_000).good_until(at(120)));
+    assert_eq!(ledger.good_until, lease(90_000).good_until(at(120)));
     // In doubt, and then another one, which is answered.
     partial(&mut ledger, guards[1], at(200));
     partial(&mut ledger, guards[2], at(300));
     ledger.cut_was_answered(at(310));
     ledger.renewed(at(320), lease(90_000));
-    assert_eq!(ledger.good_until(), lease(30_000).good_until(at(320)), "the first may still run");
+    assert_eq!(ledger.good_until, lease(30_000).good_until(at(320)), "the first may still run");
     ledger.cut_is_over(at(330));
     ledger.renewed(at(340), lease(90_000));
-    assert_eq!(ledger.good_until(), lease(90_000).good_until(at(340)));
+    assert_eq!(ledger.good_until, lease(90_000).good_until(at(340)));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_partial_release_writes_what_was_promised_while_it_waited() {
     let Remaining { counts, lease: written } = ledger.remaining(at(110)).unwrap();
     assert_eq!((counts, written), (ONE, lease(59_980)));
     ledger.cut_is_over(at(120));
-    assert_eq!(ledger.good_until(), lease(60_000).good_until(at(90)));
+    assert_eq!(ledger.good_until, lease(60_000).good_until(at(90)));
     assert_eq!(ledger.release(outer, at(200)), Release::Last);
 }
 
@@ -286,7 +286,7 @@ proptest::proptest! {
             match step {
                 Step::Pass { millis } => now = now.after(ms(millis)),
                 Step::Lose => {
-                    ledger.lose(Loss::Gone);
+                    ledger.step(Phase::Live, Phase::Lost(Loss::Gone));
                     key_ends = now;
                 }
                 Step::Renew => if let Some(lease) = ledger.renewal(now) {
@@ -301,7 +301,7 @@ proptest::proptest! {
                     key_count = counts.exclusive;
                     now = now.after(ms(took_ms));
                     if lost {
-                        ledger.lose(Loss::Gone);
+                        ledger.step(Phase::Live, Phase::Lost(Loss::Gone));
                         key_ends = now;
                     }
                     let is_lost = lost || (looked && ledger.look(now) != Phase::Live);
@@ -311,7 +311,7 @@ proptest::proptest! {
                             proptest::prop_assert!(!is_lost, "taken again after its loss was told");
                             guards.push(guard);
                         }
-                        Err(_) => proptest::prop_assert_ne!(ledger.phase(), Phase::Live),
+                        Err(_) => proptest::prop_assert_ne!(ledger.phase, Phase::Live),
                     }
                 }
                 Step::Release { which } => {
@@ -324,7 +324,7 @@ proptest::proptest! {
                             ledger.cut_is_over(now);
                             key_count = counts.exclusive;
                         }
-                        Release::Last => { key_ends = now; ledger.settled(); }
+                        Release::Last => { key_ends = now; ledger.step(Phase::Releasing, Phase::Done); }
                         Release::Lost(_) => {}
                         Release::Unknown => proptest::prop_assert!(false, "a live guard is known"),
                     }
@@ -333,7 +333,7 @@ proptest::proptest! {
             let phase = ledger.look(now);
             if phase == Phase::Live {
                 proptest::prop_assert!(key_ends > now, "believed, but the key is gone");
-                proptest::prop_assert!(ledger.good_until() < key_ends, "believed longer than the key lives");
+                proptest::prop_assert!(ledger.good_until < key_ends, "believed longer than the key lives");
                 proptest::prop_assert_eq!(key_count, guards.len());
                 proptest::prop_assert_eq!(ledger.counts().exclusive, guards.len());
                 proptest::prop_assert!(!was_lost);

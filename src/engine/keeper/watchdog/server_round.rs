@@ -325,7 +325,7 @@ impl RenewalHost for ServerRound<'_> {
 }
 
 fn claim(host: &impl RenewalHost, due: &Due) -> Claim {
-    let left = host.with_ledger(&due.hold, |ledger, now| Lease::until(now, ledger.end()));
+    let left = host.with_ledger(&due.hold, |ledger, now| Lease::until(now, ledger.end));
     Claim { name: due.hold.name.clone(), owner: due.hold.owner.clone(), left }
 }
 

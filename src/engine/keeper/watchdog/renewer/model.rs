@@ -275,7 +275,7 @@ impl World {
                 self.use_ledger(which, |ledger, now| ledger.cut_is_over(now));
             }
             Effect::Open { which } => self.held[which].key.ends = now,
-            Effect::Opened { which } => self.use_ledger(which, |ledger, _| ledger.settled()),
+            Effect::Opened { which } => self.use_ledger(which, |ledger, _| ledger.step(Phase::Releasing, Phase::Done)),
         }
     }
 
@@ -358,7 +358,7 @@ impl Held {
     }
 
     fn good_until(&self) -> Instant {
-        self.hold.update(|ledger, _| ledger.good_until()).0
+        self.hold.update(|ledger, _| ledger.good_until).0
     }
 }
 

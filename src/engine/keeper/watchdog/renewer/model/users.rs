@@ -5,7 +5,7 @@ use super::*;
 use crate::kinds::{Fenced, Kind, Plain};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
-use crate::state::ledger::{Promise, Release, Remaining};
+use crate::state::ledger::{Phase, Promise, Release, Remaining};
 
 impl World {
     pub(super) fn act(&mut self, act: Act) {
@@ -88,7 +88,7 @@ impl World {
         }
         let to_write = self.use_ledger(which, |ledger, now| ledger.raise(now, lease).endless);
         if let RenewalAnswer::Lost(loss) = self.carry_out(which, Some(to_write)) {
-            self.use_ledger(which, |ledger, _| ledger.lose(loss));
+            self.use_ledger(which, |ledger, _| ledger.step(Phase::Live, Phase::Lost(loss)));
             return;
         }
         let promise = leased_ms
