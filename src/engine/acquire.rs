@@ -8,31 +8,23 @@ pub(crate) mod waiting;
 use std::result;
 use std::sync::Arc;
 
+use crate::durability::Durability;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::RequestTurn;
+use crate::engine::hold::requests::{Prepared, RequestTurn};
 use crate::engine::parts::Engine;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
-use crate::engine::sender::exactly_once::{self, Answer};
+use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, Observer};
 use crate::owner::ThreadId;
-use crate::script::{Call, Side};
-use crate::state::exchange::{Bounds, Failed, InDoubt};
+use crate::script::Side;
+use crate::state::exchange::Bounds;
 use crate::time::Instant;
-use crate::transport::Confirmation;
 use acquisition::Acquisition;
 
 /// What a server says to a re-entry.
 type Reentered = result::Result<(), Loss>;
-
-/// A re-entry from its request to its reply.
-pub(super) struct Reentry<'a> {
-    hold: &'a Arc<HoldState>,
-    /// The step that must follow the request before it counts.
-    confirmation: Option<Confirmation>,
-    turn: RequestTurn<'a>,
-}
 
 impl Engine {
     /// Takes or re-enters the lock; `None` when another owner kept the lock until the deadline.
@@ -56,18 +48,17 @@ impl Engine {
         caller: &Caller<'_>,
         bounds: Bounds,
     ) -> Result<Grant> {
-        let (reentry, call, in_doubt) = self.begin_reentry(request, hold, bounds)?;
-        let outcome = self.sender.send_after(in_doubt, &call, bounds, Some(caller));
-        self.finish_reentry(request, reentry, outcome)
+        let (call, in_doubt, finish) = self.begin_reentry(request, hold, bounds)?;
+        finish(self.sender.send_after(in_doubt, &call, bounds, Some(caller)))
     }
 
-    /// Builds the request, and returns the earlier copies that must be fenced before.
-    pub(super) fn begin_reentry<'a>(
+    /// Builds the request.
+    pub(super) fn begin_reentry(
         &self,
         request: &AcquireRequest<'_>,
-        hold: &'a Arc<HoldState>,
+        hold: &Arc<HoldState>,
         bounds: Bounds,
-    ) -> Result<(Reentry<'a>, Call<Reentered>, InDoubt)> {
+    ) -> Result<Prepared<Reentered, impl FnOnce(SendResult<Reentered>) -> Result<Grant>>> {
         // The numbers are those of the turn: before it, a side that was left to expire may be counted that is over.
         let turn = match hold.requests.free_turn() {
             Some(turn) => turn,
@@ -96,20 +87,21 @@ impl Engine {
         // The inner section raises the deadline of the outer one, which must have reached as much.
         let confirmation = hold.confirmation(request.needs);
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
-        let call = call.confirmed(confirmation.clone(), result::Result::is_ok);
+        let needs = confirmation.as_ref().map(|confirmation| confirmation.needs);
+        let call = call.confirmed(confirmation, result::Result::is_ok);
         let in_doubt = turn.take_in_doubt();
-        Ok((Reentry { hold, confirmation, turn }, call, in_doubt))
+        Ok((call, in_doubt, move |outcome| self.learn_of_reentry(request, hold, needs, turn, outcome)))
     }
 
     /// Takes the outcome of the request.
-    pub(super) fn finish_reentry(
+    fn learn_of_reentry(
         &self,
         request: &AcquireRequest<'_>,
-        Reentry { hold, confirmation, turn }: Reentry<'_>,
-        outcome: result::Result<Answer<Reentered>, Failed>,
+        hold: &Arc<HoldState>,
+        needs: Option<Durability>,
+        turn: RequestTurn<'_>,
+        outcome: SendResult<Reentered>,
     ) -> Result<Grant> {
-        let side = request.kind.side();
-        let needs = confirmation.map(|confirmation| confirmation.needs);
         let server = needs.map(|_| self.sender.node(request.name).server.label()).unwrap_or_default();
         let mut missing = None;
         let outcome = outcome.or_else(exactly_once::taken_if_overwritten);
@@ -120,7 +112,7 @@ impl Engine {
             if let Some(needs) = needs {
                 missing = needs.judge(answer.copies.as_ref(), &server, "it was not taken again")?;
             }
-            Ok(ledger.reentered(now, answer.sent, request.lease, side, request.promise(answer.sent)))
+            Ok(ledger.reentered(now, answer.sent, request.lease, request.kind.side(), request.promise(answer.sent)))
         });
         drop(turn);
         let reentered = reentered.and_then(|outcome| outcome);

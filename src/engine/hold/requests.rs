@@ -5,6 +5,7 @@
 use std::mem;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::script::Call;
 use crate::state::exchange::InDoubt;
 use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
@@ -29,6 +30,9 @@ struct RareRequests {
     /// Whether a partial release failed, so that the background must write the counts.
     unwritten: bool,
 }
+
+/// A request in its turn: the call, the earlier copies that must be fenced before, and what takes the outcome.
+pub(crate) type Prepared<A, Finish> = (Call<A>, InDoubt, Finish);
 
 /// The right to send a request about the hold; dropping it ends the turn.
 pub(crate) struct RequestTurn<'a>(&'a Requests);

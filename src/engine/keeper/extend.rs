@@ -2,36 +2,27 @@
 
 use std::sync::Arc;
 
-use crate::conn::Server;
 use crate::engine::hold::HoldState;
-use crate::engine::hold::requests::RequestTurn;
+use crate::engine::hold::requests::Prepared;
 use crate::engine::keeper::Keeper;
 use crate::engine::sender::exactly_once::SendResult;
 use crate::error::{Error, ErrorKind, Result};
-use crate::script::{Call, Renewal, RenewalAnswer};
-use crate::state::exchange::{Bounds, InDoubt};
+use crate::script::{Renewal, RenewalAnswer};
+use crate::state::exchange::Bounds;
 use crate::state::ledger::Phase;
 use crate::time::Lease;
-use crate::transport::Confirmation;
 
-/// An extension from its request to its reply.
-pub(crate) struct Extension<'a> {
-    hold: &'a Arc<HoldState>,
-    server: Arc<Server>,
-    lease: Lease,
-    /// The step that must follow the request before it counts.
-    confirmation: Option<Confirmation>,
-    turn: RequestTurn<'a>,
-}
+/// What a server says to an extension.
+type Extended = Vec<RenewalAnswer>;
 
 impl Keeper {
-    /// Builds the request, and returns the earlier copies that must be fenced before.
-    pub(crate) fn begin_extension<'a>(
+    /// Builds the request.
+    pub(crate) fn begin_extension(
         &self,
-        hold: &'a Arc<HoldState>,
+        hold: &Arc<HoldState>,
         lease: Lease,
         bounds: Bounds,
-    ) -> Result<(Extension<'a>, Call<Vec<RenewalAnswer>>, InDoubt)> {
+    ) -> Result<Prepared<Extended, impl FnOnce(SendResult<Extended>) -> Result<()>>> {
         if !hold.kind.runs_scripts() {
             let text =
                 "without scripts its time cannot be raised; take it with a longer lease, or with ReleaseBy::Script";
@@ -43,44 +34,38 @@ impl Keeper {
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let confirmation = hold.confirmation(None);
-        let call =
-            hold.kind.renew(&[renewal]).confirmed(confirmation.clone(), |answers| RenewalAnswer::is_renewed(answers));
+        let needs = confirmation.as_ref().map(|confirmation| confirmation.needs);
+        let call = hold.kind.renew(&[renewal]).confirmed(confirmation, |answers| RenewalAnswer::is_renewed(answers));
         let (in_doubt, server) = (turn.take_in_doubt(), self.sender.server(&hold.name));
-        Ok((Extension { hold, server, lease, confirmation, turn }, call, in_doubt))
-    }
-
-    /// Takes the outcome of the request.
-    pub(crate) fn finish_extension(
-        &self,
-        Extension { hold, server, lease, confirmation, turn }: Extension<'_>,
-        outcome: SendResult<Vec<RenewalAnswer>>,
-    ) -> Result<()> {
-        let mut missing = None;
-        self.in_turn(hold, &turn, outcome, |ledger, now, answer| match answer.value.first() {
-            Some(RenewalAnswer::Renewed) => {
-                if let Some(Confirmation { needs, .. }) = &confirmation {
-                    missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
+        let finish = move |outcome: SendResult<Extended>| {
+            let mut missing = None;
+            self.in_turn(hold, &turn, outcome, |ledger, now, answer| match answer.value.first() {
+                Some(RenewalAnswer::Renewed) => {
+                    if let Some(needs) = needs {
+                        missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
+                    }
+                    ledger.extended(answer.sent, lease);
+                    Ok(())
                 }
-                ledger.extended(answer.sent, lease);
-                Ok(())
-            }
-            Some(RenewalAnswer::Lost(loss)) => {
-                // A hold that was released meanwhile is not lost.
-                ledger.reported_lost(now, *loss);
-                Ok(())
-            }
-            Some(RenewalAnswer::Refused(refusal)) => {
-                if refusal.is_of_replica() {
-                    server.leave_replica();
+                Some(RenewalAnswer::Lost(loss)) => {
+                    // A hold that was released meanwhile is not lost.
+                    ledger.reported_lost(now, *loss);
+                    Ok(())
                 }
-                Err(Error::refused(refusal.clone().at(server.label())))
-            }
-            None => Err(Error::odd_count().at(&server.label())),
-        })??;
-        drop(turn); // an observer may use the lock
-        self.sender.tell_missing(&hold.name, missing);
-        // The hold may have been lost or released during the request.
-        self.must_be_live(hold)
+                Some(RenewalAnswer::Refused(refusal)) => {
+                    if refusal.is_of_replica() {
+                        server.leave_replica();
+                    }
+                    Err(Error::refused(refusal.clone().at(server.label())))
+                }
+                None => Err(Error::odd_count().at(&server.label())),
+            })??;
+            drop(turn); // an observer may use the lock
+            self.sender.tell_missing(&hold.name, missing);
+            // The hold may have been lost or released during the request.
+            self.must_be_live(hold)
+        };
+        Ok((call, in_doubt, finish))
     }
 
     pub(crate) fn must_be_live(&self, hold: &HoldState) -> Result<()> {

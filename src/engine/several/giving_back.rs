@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
+use crate::engine::hold::requests::Prepared;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::release::{Begun, LastRelease};
@@ -138,8 +139,7 @@ pub(crate) fn extend_at_once(
 ) -> Vec<Result<()>> {
     let of = |place: usize| (holds[place].0, holds[place].1);
     let begin = |place: usize, turn| holds[place].0.keeper.begin_extension(holds[place].1, holds[place].2, turn);
-    let finish = |place: usize, extension, answer| holds[place].0.keeper.finish_extension(extension, answer);
-    one_request_each((0..holds.len()).map(of).collect(), bounds, None, begin, finish)
+    one_request_each((0..holds.len()).map(of).collect(), bounds, None, begin)
 }
 
 /// Takes every hold once more, each within its bounds. Returns the outcomes in order.
@@ -161,21 +161,16 @@ pub(crate) fn reenter_at_once(
         turn.fitness.is_up.then(why_down).flatten().map_or(Ok(()), Err)?;
         engine.begin_reentry(request, hold, turn)
     };
-    let finish = |place: usize, reentry, answer| {
-        let request = holds[place].0;
-        request.engine.finish_reentry(request, reentry, answer)
-    };
     let holds = holds.iter().map(|(request, hold)| (request.engine, hold)).collect();
-    one_request_each(holds, bounds, Some(caller), begin, finish)
+    one_request_each(holds, bounds, Some(caller), begin)
 }
 
 /// Sends a request for each hold, in turn and within bounds. Returns the outcomes in order.
-fn one_request_each<B, A: Send, R>(
+fn one_request_each<A: Send, R, Finish: FnOnce(SendResult<A>) -> Result<R>>(
     holds: Vec<(&Engine, &Arc<HoldState>)>,
     bounds: impl Fn(&Engine) -> Bounds,
     caller: Option<&Caller<'_>>,
-    begin: impl Fn(usize, Bounds) -> Result<(B, Call<A>, InDoubt)>,
-    finish: impl Fn(usize, B, SendResult<A>) -> Result<R>,
+    begin: impl Fn(usize, Bounds) -> Result<Prepared<A, Finish>>,
 ) -> Vec<Result<R>> {
     let start = Instant::now();
     let bounds = bounds_of(holds.iter().map(|(engine, _)| *engine), bounds);
@@ -189,10 +184,10 @@ fn one_request_each<B, A: Send, R>(
     }
     let sends = begun
         .iter()
-        .map(|(place, (_, call, in_doubt))| holds[*place].0.sender.outgoing(in_doubt.clone(), call, bounds(*place)));
+        .map(|(place, (call, in_doubt, _))| holds[*place].0.sender.outgoing(in_doubt.clone(), call, bounds(*place)));
     let answers = exactly_once::send_all(sends.collect(), caller);
-    for ((place, (own, ..)), answer) in begun.into_iter().zip(answers) {
-        outcomes.push((place, finish(place, own, answer)));
+    for ((place, (.., finish)), answer) in begun.into_iter().zip(answers) {
+        outcomes.push((place, finish(answer)));
     }
     outcomes.sort_by_key(|(place, _)| *place);
     let about = |(outcome, (_, hold)): ((_, Result<R>), &(_, &Arc<HoldState>))| {
