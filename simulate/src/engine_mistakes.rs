@@ -108,7 +108,7 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
         "let lease = self.waiting.succeeds_with;\n                    if !MISTAKE { self.begin_anew(); }",
     ),
     ("engine/release.rs", "if !chosen.hand(handed) {", "if !chosen.hand(handed) && !MISTAKE {"),
-    ("engine/release.rs", "|| hold.requests.has_doubt() ||", "|| (!MISTAKE && hold.requests.has_doubt()) ||"),
+    ("engine/release.rs", "|| hold.has_doubt() ||", "|| (!MISTAKE && hold.has_doubt()) ||"),
     // A thread that waits in line looks again and again whether it is the first.
     (
         "engine/acquire/waiting.rs",

@@ -60,12 +60,12 @@ impl Engine {
         bounds: Bounds,
     ) -> Result<Prepared<Reentered, impl FnOnce(SendResult<Reentered>) -> Result<Grant>>> {
         // The numbers are those of the turn: before it, a side that was left to expire may be counted that is over.
-        let turn = match hold.requests.free_turn() {
+        let turn = match hold.free_turn() {
             Some(turn) => turn,
             None => {
                 // The turn may be that of this thread, in a callback that is told of the loss of this hold.
                 self.keeper.must_be_live(hold)?;
-                hold.requests.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?
+                hold.turn(bounds.end).inspect_err(|_| self.keeper.repeat_release(hold))?
             }
         };
         let side = request.kind.side();
@@ -89,8 +89,7 @@ impl Engine {
         let call = hold.kind.reenter(request.name, &hold.owner, raise, counts);
         let needs = confirmation.as_ref().map(|confirmation| confirmation.needs);
         let call = call.confirmed(confirmation, result::Result::is_ok);
-        let in_doubt = turn.take_in_doubt();
-        Ok((call, in_doubt, move |outcome| self.learn_of_reentry(request, hold, needs, turn, outcome)))
+        Ok((call, hold.take_in_doubt(), move |outcome| self.learn_of_reentry(request, hold, needs, turn, outcome)))
     }
 
     /// Takes the outcome of the request.

@@ -9,15 +9,15 @@ use std::time::Duration;
 use crate::bell::{Bell, Bells, Hung};
 use crate::durability::Durability;
 use crate::engine::background::JobTicket;
-use crate::engine::hold::requests::Requests;
 use crate::error::Loss;
 use crate::kinds::Kind;
 use crate::listing::{InEvents, LockKind};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
+use crate::state::exchange::InDoubt;
 use crate::state::ledger::{Ledger, Phase};
 use crate::state::stand_back::Chain;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::time::Instant;
 use crate::transport::{Confirmation, ServerNumber};
 
@@ -31,7 +31,6 @@ pub(crate) struct HoldState {
     pub(crate) thread: Option<ThreadId>,
     pub(crate) since: Instant,
     pub(crate) extras: Option<Box<Extras>>,
-    pub(crate) requests: Requests,
     pub(crate) progress: Progress,
 }
 
@@ -47,6 +46,8 @@ pub(crate) struct Extras {
 /// What becomes of a hold.
 pub(crate) struct Progress {
     state: Mutex<State>,
+    /// Notified when the turn of a request ends.
+    turn_ended: Condvar,
     /// The number of the server that was asked last to report changes of the key.
     watched_at: AtomicUsize,
 }
@@ -56,6 +57,8 @@ pub(crate) type OnLost = Box<dyn FnOnce(&Loss) + Send>;
 
 struct State {
     ledger: Ledger,
+    /// Whether a request has its turn.
+    under_way: bool,
     rare: Option<Box<RareProgress>>,
 }
 
@@ -74,6 +77,10 @@ struct RareProgress {
     chain: Option<Chain>,
     /// The time of the last move to another server.
     moved_on: Option<Instant>,
+    /// Copies of requests that were neither answered nor fenced, and may still run.
+    in_doubt: InDoubt,
+    /// Whether a partial release failed, so that the background must write the counts.
+    unwritten: bool,
 }
 
 /// Work after the use of a ledger, to do without its mutex.
@@ -87,10 +94,11 @@ pub(crate) struct Aftermath {
 }
 
 impl Progress {
-    pub(crate) fn new(ledger: Ledger, needs: Option<Durability>, chain: Option<Chain>) -> Self {
-        let is_rare = needs.is_some() || chain.is_some();
-        let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, ..RareProgress::default() }));
-        Self { state: Mutex::new(State { ledger, rare }), watched_at: AtomicUsize::new(NOWHERE) }
+    pub(crate) fn new(ledger: Ledger, needs: Option<Durability>, chain: Option<Chain>, in_doubt: InDoubt) -> Self {
+        let is_rare = needs.is_some() || chain.is_some() || !in_doubt.is_empty();
+        let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, in_doubt, ..RareProgress::default() }));
+        let state = Mutex::new(State { ledger, under_way: false, rare });
+        Self { state, turn_ended: Condvar::new(), watched_at: AtomicUsize::new(NOWHERE) }
     }
 }
 
@@ -340,8 +348,7 @@ mod tests {
                 thread,
                 since,
                 extras: None,
-                requests: Requests::new(crate::state::exchange::InDoubt::default()),
-                progress: Progress::new(ledger, None, None),
+                progress: Progress::new(ledger, None, None, InDoubt::default()),
             })
         }
     }

@@ -26,7 +26,7 @@ pub(crate) struct LastRelease<'a> {
     hold: &'a Arc<HoldState>,
     /// The message, where the lock is not handed on.
     publishing: Option<Publishing<'a>>,
-    pub(crate) turn: RequestTurn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 /// A message that a request of this process publishes, from the request to its reply.
@@ -75,8 +75,7 @@ impl Engine {
         match self.begin_release(hold, guard, bounds) {
             Begun::Over(outcome) => outcome,
             Begun::Part(part) => {
-                let in_doubt = part.turn.take_in_doubt();
-                let outcome = self.sender.send_after(in_doubt, &part.call(), bounds, None);
+                let outcome = self.sender.send_after(hold.take_in_doubt(), &part.call(), bounds, None);
                 self.keeper.finish_part(part, outcome)
             }
             Begun::Last(mut last) => {
@@ -85,8 +84,7 @@ impl Engine {
                 }
                 last.announce(self);
                 let call = hold.kind.release(&hold.name, &hold.owner, None);
-                let in_doubt = last.turn.take_in_doubt();
-                let outcome = self.sender.send_after(in_doubt, &call, bounds, None);
+                let outcome = self.sender.send_after(hold.take_in_doubt(), &call, bounds, None);
                 self.finish_release(last, outcome)
             }
         }
@@ -103,7 +101,7 @@ impl Engine {
         let (successor, waiting) = self.cells.local_queues.first(&hold.name)?;
         // Other processes count the messages of processes that stand back for them.
         let is_alone = self.cells.stand_backs.with(&hold.name, |_, _, _| ()).is_none();
-        if !is_alone || hold.needs().is_some() || hold.requests.has_doubt() || self.life.is_closed() {
+        if !is_alone || hold.needs().is_some() || hold.has_doubt() || self.life.is_closed() {
             return None;
         }
         let chain = Chain::next(hold.chain(), waiting, Instant::now())?;
@@ -154,7 +152,7 @@ impl Engine {
                     outcome.map(|_| ())
                 }
             },
-            Release::Last => match hold.requests.turn(bounds.end) {
+            Release::Last => match hold.turn(bounds.end) {
                 Ok(turn) => return Begun::Last(LastRelease { hold, publishing: None, turn }),
                 Err(error) => {
                     self.keeper.clear_away(hold, InDoubt::default());
@@ -164,7 +162,7 @@ impl Engine {
                 }
             },
             Release::Lost(loss) => {
-                let in_doubt = hold.requests.take_in_doubt();
+                let in_doubt = hold.take_in_doubt();
                 // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
                 // take the lock again.
                 if loss == Loss::Expired || !in_doubt.is_empty() || hold.kind.may_leave_parts() {
@@ -290,7 +288,7 @@ impl Engine {
             if was_live {
                 self.keeper.tell_end(hold, None, None, true);
             }
-            let in_doubt = hold.requests.take_in_doubt();
+            let in_doubt = hold.take_in_doubt();
             if !in_doubt.is_empty() {
                 self.sender.fence_later(hold.name.clone(), in_doubt);
             }

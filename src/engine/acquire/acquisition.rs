@@ -9,7 +9,6 @@ use crate::engine::acquire::waiting::{WaitOn, Waiting};
 use crate::engine::caller::{Caller, closed};
 use crate::engine::cells::registry::Added;
 use crate::engine::cells::successor::Handed;
-use crate::engine::hold::requests::Requests;
 use crate::engine::hold::{Extras, HoldState, Progress};
 use crate::engine::parts::Bundle;
 use crate::engine::request::{AcquireRequest, Grant, Wait};
@@ -253,8 +252,7 @@ impl<'a> Acquisition<'a> {
             thread: asker.thread.take(),
             since: now,
             extras: Extras { group: self.request.group.cloned(), token }.boxed(),
-            requests: Requests::new(InDoubt { fenceable: vec![], unfenceable }),
-            progress: Progress::new(ledger, self.request.needs, chain),
+            progress: Progress::new(ledger, self.request.needs, chain, InDoubt { fenceable: vec![], unfenceable }),
         });
         let Some(Added { dead, has_others }) = self.request.engine.cells.registry.add(Arc::clone(&hold)) else {
             // `close()` has ended the other holds and waits for this call, so the grant is withdrawn.

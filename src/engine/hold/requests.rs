@@ -4,120 +4,79 @@
 
 use std::mem;
 
+use crate::engine::hold::HoldState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::Call;
 use crate::state::exchange::InDoubt;
-use crate::sync::{Condvar, Mutex};
 use crate::time::Instant;
-
-/// The order of requests about one hold.
-pub(crate) struct Requests {
-    state: Mutex<State>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    under_way: bool,
-    rare: Option<Box<RareRequests>>,
-}
-
-/// What most holds do without.
-#[derive(Debug, Default)]
-struct RareRequests {
-    /// Copies that were neither answered nor fenced, and may still run.
-    in_doubt: InDoubt,
-    /// Whether a partial release failed, so that the background must write the counts.
-    unwritten: bool,
-}
 
 /// A request in its turn: the call, the earlier copies that must be fenced before, and what takes the outcome.
 pub(crate) type Prepared<A, Finish> = (Call<A>, InDoubt, Finish);
 
 /// The right to send a request about the hold; dropping it ends the turn.
-pub(crate) struct RequestTurn<'a>(&'a Requests);
+pub(crate) struct RequestTurn<'a>(&'a HoldState);
 
-impl State {
-    fn rare(&mut self) -> &mut RareRequests {
-        self.rare.get_or_insert_default()
-    }
-}
-
-impl Requests {
-    pub(crate) fn new(in_doubt: InDoubt) -> Self {
-        let requests = Self { state: Mutex::default(), ended: Condvar::new() };
-        requests.keep_in_doubt(in_doubt);
-        requests
-    }
-
+impl HoldState {
     /// Takes the turn if no request is under way.
     pub(crate) fn free_turn(&self) -> Option<RequestTurn<'_>> {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         (!mem::replace(&mut state.under_way, true)).then(|| RequestTurn(self))
     }
 
     /// Waits for the turn until `until`. Without the turn nothing is sent.
     pub(crate) fn turn(&self, until: Instant) -> Result<RequestTurn<'_>> {
-        let mut state = self.state.lock();
+        let mut state = self.progress.state.lock();
         while state.under_way {
             let now = Instant::now();
             if now >= until {
                 let text = "an earlier request of this hold is still unanswered, so this request was not sent";
                 return Err(Error::new(ErrorKind::Unknown, text));
             }
-            state = self.ended.wait_for(state, now.nap_until(until));
+            state = self.progress.turn_ended.wait_for(state, now.nap_until(until));
         }
         state.under_way = true;
         Ok(RequestTurn(self))
     }
 
-    /// Takes the copies in doubt from a hold that sends no more requests.
+    /// Takes the copies in doubt, in a turn, or from a hold that sends no more requests.
     pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        self.state.lock().rare.as_mut().map(|rare| mem::take(&mut rare.in_doubt)).unwrap_or_default()
+        self.progress.state.lock().rare.as_mut().map(|rare| mem::take(&mut rare.in_doubt)).unwrap_or_default()
     }
 
     /// Whether copies are in doubt.
     pub(crate) fn has_doubt(&self) -> bool {
-        self.state.lock().rare.as_ref().is_some_and(|rare| !rare.in_doubt.is_empty())
-    }
-
-    fn keep_in_doubt(&self, in_doubt: InDoubt) {
-        if !in_doubt.is_empty() {
-            self.state.lock().rare().in_doubt.add(in_doubt);
-        }
+        self.progress.state.lock().rare.as_ref().is_some_and(|rare| !rare.in_doubt.is_empty())
     }
 
     /// Records a failed partial release. Returns whether the background must be started for it.
     pub(crate) fn leave_unwritten(&self) -> bool {
-        !mem::replace(&mut self.state.lock().rare().unwritten, true)
+        !mem::replace(&mut self.progress.state.lock().rare().unwritten, true)
     }
 }
 
 impl RequestTurn<'_> {
-    pub(crate) fn take_in_doubt(&self) -> InDoubt {
-        self.0.take_in_doubt()
-    }
-
     pub(crate) fn keep_in_doubt(&self, in_doubt: InDoubt) {
-        self.0.keep_in_doubt(in_doubt);
+        if !in_doubt.is_empty() {
+            self.0.progress.state.lock().rare().in_doubt.add(in_doubt);
+        }
     }
 
     /// Records that the newest counts are written, so that the background has no work left.
     pub(crate) fn written(&self) {
-        if let Some(rare) = &mut self.0.state.lock().rare {
+        if let Some(rare) = &mut self.0.progress.state.lock().rare {
             rare.unwritten = false;
         }
     }
 
     /// Whether the background must still write the counts.
     pub(crate) fn has_unwritten(&self) -> bool {
-        self.0.state.lock().rare.as_ref().is_some_and(|rare| rare.unwritten)
+        self.0.progress.state.lock().rare.as_ref().is_some_and(|rare| rare.unwritten)
     }
 }
 
 impl Drop for RequestTurn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().under_way = false;
-        self.0.ended.notify_one();
+        self.0.progress.state.lock().under_way = false;
+        self.0.progress.turn_ended.notify_one();
     }
 }

@@ -29,14 +29,14 @@ impl Keeper {
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
         self.must_be_live(hold)?;
-        let turn = hold.requests.turn(bounds.end)?;
+        let turn = hold.turn(bounds.end)?;
         let (raise, reads) =
             self.with_ledger(hold, |ledger, now| (ledger.raise(now, lease), ledger.counts_on_wire(now).shared));
         let renewal = Renewal { name: hold.name.clone(), owner: hold.owner.clone(), raise, reads };
         let confirmation = hold.confirmation(None);
         let needs = confirmation.as_ref().map(|confirmation| confirmation.needs);
         let call = hold.kind.renew(&[renewal]).confirmed(confirmation, |answers| RenewalAnswer::is_renewed(answers));
-        let (in_doubt, server) = (turn.take_in_doubt(), self.sender.server(&hold.name));
+        let (in_doubt, server) = (hold.take_in_doubt(), self.sender.server(&hold.name));
         let finish = move |outcome: SendResult<Extended>| {
             let mut missing = None;
             self.in_turn(hold, &turn, outcome, |ledger, now, answer| match answer.value.first() {

@@ -20,7 +20,7 @@ pub(crate) struct PartRelease<'a> {
     remaining: Remaining,
     /// Whether no guard is left, and the rest expires.
     ends: bool,
-    pub(crate) turn: RequestTurn<'a>,
+    turn: RequestTurn<'a>,
 }
 
 impl PartRelease<'_> {
@@ -39,7 +39,7 @@ impl Keeper {
         ends: bool,
         bounds: Bounds,
     ) -> Result<Option<PartRelease<'a>>> {
-        let turn = hold.requests.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
+        let turn = hold.turn(bounds.end).inspect_err(|_| self.repeat_release(hold))?;
         match self.part_in(hold, turn, ends) {
             Err(Phase::Lost(loss)) => Err(self.lost(hold, loss)),
             part => Ok(part.ok()),
@@ -60,7 +60,7 @@ impl Keeper {
         self.schedule_if_observed(hold);
         turn.written();
         if is_empty && remaining.is_err_and(|phase| phase != Phase::Releasing) {
-            self.clear_away(hold, turn.take_in_doubt());
+            self.clear_away(hold, hold.take_in_doubt());
         }
         Ok(PartRelease { hold, remaining: remaining?, ends, turn })
     }
@@ -96,7 +96,7 @@ impl Keeper {
 
     /// Writes the remaining counts in the background, after a partial release failed.
     pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
-        if hold.requests.leave_unwritten() {
+        if hold.leave_unwritten() {
             self.repeat_release_after(PAUSE, Arc::clone(hold));
         }
     }
@@ -122,15 +122,15 @@ impl Keeper {
     fn repeat_release_once(&self, hold: &Arc<HoldState>) -> bool {
         let limit = self.config.command_timeout;
         let bounds = Bounds::within(Instant::now(), limit, limit);
-        let Ok(turn) = hold.requests.turn(bounds.end) else { return false };
+        let Ok(turn) = hold.turn(bounds.end) else { return false };
         if !turn.has_unwritten() {
             return true;
         }
         let Ok(part) = self.part_in(hold, turn, false) else { return true };
-        let outcome = self.sender.send_after(part.turn.take_in_doubt(), &part.call(), bounds, None);
+        let outcome = self.sender.send_after(hold.take_in_doubt(), &part.call(), bounds, None);
         // A loss is reported by `with`; no caller waits here.
         if self.learn_of_part(&part, outcome).is_err() {
-            hold.requests.leave_unwritten();
+            hold.leave_unwritten();
         }
         !part.turn.has_unwritten()
     }

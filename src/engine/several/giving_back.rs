@@ -52,7 +52,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
             Begun::Part(part) => parts.push((place, part)),
             Begun::Last(mut last) => {
                 last.announce(held.engine);
-                let in_doubt = last.turn.take_in_doubt();
+                let in_doubt = held.hold.take_in_doubt();
                 let with = held.engine.bundle_of(&*held.hold.kind, &held.hold.name).filter(|_| in_doubt.is_empty());
                 leaving.push((with, Leaving { place, held, last, in_doubt }));
             }
@@ -64,7 +64,7 @@ pub(crate) fn release_at_once(held: &[Held<'_>], bounds: impl Fn(&Engine) -> Bou
     let calls: Vec<Call<Vec<Released>>> =
         calls.chain(parts.iter().map(|(_, part)| part.call().map(|one| vec![one]))).collect();
     let whole = shares.iter_mut().map(|leaving| (leaving[0].place, std::mem::take(&mut leaving[0].in_doubt)));
-    let sends = whole.chain(parts.iter().map(|(place, part)| (*place, part.turn.take_in_doubt()))).zip(&calls);
+    let sends = whole.chain(parts.iter().map(|(place, _)| (*place, held[*place].hold.take_in_doubt()))).zip(&calls);
     let sends =
         sends.map(|((place, in_doubt), call)| held[place].engine.sender.outgoing(in_doubt, call, bounds(place)));
     let mut answers = exactly_once::send_all(sends.collect(), None);
