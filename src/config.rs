@@ -395,7 +395,7 @@ impl Config {
     /// Refuses a URL with credentials where a provider gives others.
     #[cfg(feature = "credentials")]
     pub(crate) fn check_credentials(&self, target: &Target) -> Result<()> {
-        if self.credentials.is_some() && target.address().has_login() {
+        if self.credentials.is_some() && target.address().login().is_some() {
             return fail(
                 "credentials() cannot be set where the URL has a user or a password; leave them out of the URL".into(),
             );

@@ -32,15 +32,9 @@ pub(crate) enum Endpoint {
 }
 
 impl Address {
-    /// Whether the URL has a user or a password.
-    #[cfg(feature = "credentials")]
-    pub(crate) fn has_login(&self) -> bool {
-        self.login().is_some()
-    }
-
     /// Returns user and password for the login, where the URL has any. A user without a password is sent with an
     /// empty one: the default user may have other rights, so the login must not fall back to the default user.
-    pub(super) fn login(&self) -> Option<(Option<&str>, &str)> {
+    pub(crate) fn login(&self) -> Option<(Option<&str>, &str)> {
         match (&self.login.username, &self.login.password) {
             (None, None) => None,
             (user, password) => Some((user.as_deref(), password.as_deref().unwrap_or(""))),

@@ -138,8 +138,8 @@ impl Engine {
         let event = || LockAcquired::of(hold.in_events(), started.until(hold.since), has_waited);
         self.config.observe(Observer::acquired, event);
         if self.config.observer.is_some() {
-            hold.grant_is_told();
-            self.keeper.with_ledger(hold, |_, _| ());
+            // The observer knows the grant, so it may hear of a loss.
+            self.keeper.with_ledger(hold, |ledger, _| ledger.told = false);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::bell::{Bell, Bells, Hung};
+use crate::bell::{Bell, Bells};
 use crate::durability::Durability;
 use crate::engine::background::JobTicket;
 use crate::error::Loss;
@@ -120,11 +120,6 @@ impl State {
 }
 
 impl HoldState {
-    /// Records that the observer knows the grant, so that it may hear of a loss.
-    pub(crate) fn grant_is_told(&self) {
-        self.progress.state.lock().ledger.told = false;
-    }
-
     pub(crate) fn label(&self) -> LockKind {
         self.kind.label(self.kind.side())
     }
@@ -283,7 +278,8 @@ impl HoldState {
         left: impl Fn(Instant) -> Duration,
     ) {
         let bell = Bell::new();
-        let _hung: Vec<_> = holds.map(|hold| hold.ring_at_end(&bell)).collect();
+        let ends = |hold: &Self| hold.progress.state.lock().rare().ended.get_or_insert_default().hang(&bell);
+        let _hung: Vec<_> = holds.map(ends).collect();
         loop {
             let now = Instant::now();
             let left = left(now);
@@ -292,11 +288,6 @@ impl HoldState {
             }
             bell.wait(now.after(now.nap_until(until.min(now.after(left)))));
         }
-    }
-
-    /// Rings the bell when the hold is not live any more, and when its deadline comes nearer.
-    fn ring_at_end(&self, bell: &Bell) -> Hung {
-        self.progress.state.lock().rare().ended.get_or_insert_default().hang(bell)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::engine::cells::hub::Hub;
 use crate::engine::cells::successor::{Chosen, Handed};
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::RequestTurn;
+use crate::engine::keeper::Keeper;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once::{self, SendResult};
@@ -281,7 +282,8 @@ impl Engine {
             (ledger.look(now) == Phase::Live, ledger.keep(guard, now), ledger.guards.is_empty())
         });
         if let Some(end) = end {
-            self.keeper.write_counts_at(end, hold);
+            // A side that was left to expire has no time to live of its own in Redis.
+            self.keeper.see_to(hold, end, Keeper::repeat_release);
         }
         if is_empty {
             self.cells.registry.remove(hold);

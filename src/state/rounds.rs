@@ -76,7 +76,7 @@ impl Rounds {
     pub(crate) fn next(&mut self, random: impl FnOnce() -> u64) -> Step {
         match self.phase {
             RoundsPhase::GivingBack { pause, .. } => Step::GiveBack { pause },
-            _ if self.has_all() => {
+            _ if self.parts.iter().all(|part| part.is_granted) => {
                 self.phase = RoundsPhase::Checking;
                 Step::Check
             }
@@ -128,10 +128,6 @@ impl Rounds {
         if let RoundsPhase::GivingBack { blocker, .. } = self.phase {
             self.phase = blocker.map_or(RoundsPhase::ToAsk, RoundsPhase::Blocked);
         }
-    }
-
-    fn has_all(&self) -> bool {
-        self.parts.iter().all(|part| part.is_granted)
     }
 
     /// Whether the caller may hold parts while it waits, however short its waits were.

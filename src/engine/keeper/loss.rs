@@ -63,7 +63,7 @@ impl Keeper {
     }
 
     /// Has the timer work on a hold, if the hold is still there by then.
-    pub(super) fn see_to(&self, hold: &Arc<HoldState>, at: Instant, work: fn(&Self, &Arc<HoldState>)) -> JobTicket {
+    pub(crate) fn see_to(&self, hold: &Arc<HoldState>, at: Instant, work: fn(&Self, &Arc<HoldState>)) -> JobTicket {
         let (keeper, hold) = (Weak::clone(&self.myself), Arc::downgrade(hold));
         self.timer.run_at(at, move || {
             if let (Some(keeper), Some(hold)) = (keeper.upgrade(), hold.upgrade()) {

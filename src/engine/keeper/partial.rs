@@ -101,11 +101,6 @@ impl Keeper {
         }
     }
 
-    /// Writes the counts anew after `end`: a side that was left to expire has no time to live of its own in Redis.
-    pub(crate) fn write_counts_at(&self, end: Instant, hold: &Arc<HoldState>) {
-        self.see_to(hold, end, Self::repeat_release);
-    }
-
     fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
         let keeper = Weak::clone(&self.myself);
         self.sender.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
