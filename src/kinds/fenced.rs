@@ -2,7 +2,7 @@
 
 use super::{AcquireArgs, Kind, prelude::*};
 
-static ACQUIRE: Script = lua!("fenced/acquire.lua");
+pub(super) static ACQUIRE: Script = lua!("fenced/acquire.lua");
 
 /// Redisson's fenced lock.
 #[derive(Debug)]

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{AcquireArgs, Kind, UNLOCKED, prelude::*};
+use super::{AcquireArgs, FORCE_RELEASE, Kind, RELEASE, RENEW, UNLOCKED, fenced, prelude::*};
 use crate::listing::record;
 use crate::token::FencingToken;
 
-static ACQUIRE: Script = lua!("leader/acquire.lua");
-static RELEASE: Script = lua!("leader/release.lua");
-static RENEW: Script = lua!("leader/renew.lua");
-static FORCE_RELEASE: Script = lua!("leader/force_release.lua");
 static READ: Script = lua!("leader/read.lua");
 
 /// The lock of an election, for one candidate.
@@ -36,7 +32,7 @@ impl Kind for LeaderLock {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let name = args.name;
-        ACQUIRE
+        fenced::ACQUIRE
             .call(name, &[name.as_key(), name.token(), name.leader()], Attempt::read)
             .arg(args.lease.millis())
             .arg(args.owner)
@@ -47,24 +43,22 @@ impl Kind for LeaderLock {
 
     /// A leadership has one guard and is never re-entered, so nothing remains.
     fn release(&self, name: &LockName, owner: &OwnerId, _: Option<(Counts, Lease)>) -> Call<Released> {
-        RELEASE
-            .call(name, &[name.as_key(), name.leader()], read_release)
-            .arg(owner)
-            .arg(name.leader_channel())
-            .publishing(name.channel(), UNLOCKED)
+        let call = RELEASE.call(name, &[name.as_key(), name.leader()], read_release).arg(owner).arg(0_u8).arg(0_u8);
+        call.publishing(name.channel(), UNLOCKED).arg(name.leader_channel())
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
-        let keys = locks.iter().flat_map(|lock| [lock.name.as_key(), lock.name.leader()]);
-        let call = RENEW.call(&locks[0].name, &keys.collect::<Vec<_>>(), RenewalAnswer::read_all);
+        let names = || locks.iter().map(|lock| &lock.name);
+        let keys: Vec<_> = names().map(LockName::as_key).chain(names().map(LockName::leader)).collect();
+        let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
         locks.iter().fold(call, |call, lock| call.arg(&lock.owner).arg(lock.lease_ms()))
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
         FORCE_RELEASE
             .call(name, &[name.as_key(), name.leader()], read_forced)
-            .arg(name.leader_channel())
             .publishing(name.channel(), UNLOCKED)
+            .arg(name.leader_channel())
     }
 }
 
