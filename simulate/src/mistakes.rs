@@ -81,7 +81,7 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ("if taken > 0 then", "if false then"),
     ("if ARGV[1] ~= '' then\n  redis.pcall", "if false then\n  redis.pcall"),
     ("if not reads and redis.call('hexists', lock, owner .. ':write') == 0 then", "if false then"),
-    ("if redis.call('zscore', KEYS[2], ARGV[4]) then", "if false then"),
+    ("if is_copy then", "if false then"),
     ("string.format('%.0f', now), 'LIMIT'", "string.format('%.0f', now + 5000), 'LIMIT'"),
     // Releases that wake nobody.
     ("local receivers = redis.pcall(ARGV[6], ARGV[4], ARGV[5])", "local receivers = 0"),
