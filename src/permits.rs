@@ -11,6 +11,7 @@ use crate::engine::{Handle, Modifiers, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::kinds::permits::{self, PermitLock};
+use crate::kinds::semaphore;
 use crate::lock::{Lock, OwnedLock};
 use crate::name::{GivenName, LockName};
 use crate::owner::OwnerId;
@@ -366,7 +367,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits). `BadInput` also where more than 2,147,483,647 permits would be free.
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         query::check_permits(permits.unsigned_abs()).map_err(|error| self.named(error))?;
-        self.once(&|name, once| permits::add(name, once, permits)).map(drop)
+        self.once(&|name, once| semaphore::release(name, once, permits, true)).map(drop)
     }
 
     /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate

@@ -1,5 +1,5 @@
 -- semaphore/release.lua
--- Gives permits back, or adds permits, and publishes the number of free permits if there are any.
+-- Gives permits back, or adds permits (also expiring ones), and publishes the number of free permits if there are any.
 --
 -- KEYS[1] counter of free permits
 -- KEYS[2] idempotency key: the number of the last request with an effect, and its answer

@@ -8,7 +8,6 @@ static RELEASE: Script = lua!("permits/release.lua");
 static RENEW: Script = lua!("permits/renew.lua");
 static COUNT: Script = lua!("permits/count.lua");
 static SET: Script = lua!("permits/set.lua");
-static ADD: Script = lua!("permits/add.lua");
 static RELEASE_BY_ID: Script = lua!("permits/release_by_id.lua");
 static UPDATE_LEASE: Script = lua!("permits/update_lease.lua");
 static TIME_TO_LIVE: Script = lua!("permits/time_to_live.lua");
@@ -135,10 +134,6 @@ pub(crate) fn count(name: &LockName) -> Call<(i64, i64)> {
 pub(crate) fn set(name: &LockName, once: &Once, permits: u32, if_none: bool) -> Call<bool> {
     let call = with_taken(&SET, name, once);
     call.arg(permits).arg(u8::from(if_none)).arg(name.semaphore_channel()).publish_command()
-}
-
-pub(crate) fn add(name: &LockName, once: &Once, permits: i64) -> Call<i64> {
-    once::call(&ADD, name, once, int).arg(permits).arg(name.semaphore_channel()).publish_command()
 }
 
 /// Gives these permits back, all or none.

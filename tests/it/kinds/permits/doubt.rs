@@ -92,7 +92,7 @@ fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
     assert!(direct.set_permits_once(5).unwrap());
     at_every_byte(
         &rig,
-        &rig.script_of(include_str!("../../../../lua/permits/add.lua")),
+        &rig.script_of(include_str!("../../../../lua/semaphore/release.lua")),
         || (),
         |()| {
             calls.add_permits(3).unwrap();
@@ -160,7 +160,7 @@ fn a_late_original_of_an_addition_changes_nothing() {
     let client = without_fences(&rig);
     let calls = client.get_permit_expirable_semaphore(NAME);
     calls.set_permits(5).unwrap();
-    let held = rig.proxy.rule(rig.script_of(include_str!("../../../../lua/permits/add.lua")), Then::HoldRequest);
+    let held = rig.proxy.rule(rig.script_of(include_str!("../../../../lua/semaphore/release.lua")), Then::HoldRequest);
     let outcome = calls.add_permits(3);
     let original = held.wait_hit(SOON);
     let before = if outcome.is_ok() { 8 } else { 5 };
