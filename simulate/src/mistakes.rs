@@ -56,7 +56,7 @@ pub const MISTAKES: &[(&str, &str)] = &[
     ("if free and (not head or head == owner) then", "if free then"),
     // A latch that opens early, is set while it has a count, or wakes nobody.
     ("local left = math.max(tonumber(count) - 1, 0)", "local left = math.max(tonumber(count) - 2, 0)"),
-    ("if count then\n  return 0\nend\nredis.call('set', KEYS[1], ARGV[3])", "redis.call('set', KEYS[1], ARGV[3])"),
+    ("if count then\n  return 0\nend\nif ARGV[4]", "if ARGV[4]"),
     // A reader without the key that a Java client looks for; a waiter that Java drops from the queue.
     ("redis.call('set', KEYS[2], 1, 'px', lease_ms)\nlocal gives_back", "local gives_back"),
     // From here on they are seldom found: see `QUICKLY_FOUND`.

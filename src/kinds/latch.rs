@@ -2,12 +2,11 @@
 
 use super::prelude::*;
 
-static SET_ONCE: Script = lua!("latch/set_once.lua");
 static COUNT_DOWN: Script = lua!("latch/count_down.lua");
 
 /// Sets the count if there is none.
 pub(crate) fn set_once(name: &LockName, once: &Once, count: u32) -> Call<bool> {
-    once::call(&SET_ONCE, name, once, is_one).arg(count).publishing(name.latch_channel(), NEW_COUNT)
+    once::set_once(name, once, count, None).publishing(name.latch_channel(), NEW_COUNT)
 }
 
 /// Counts down by one.

@@ -5,7 +5,6 @@ use super::prelude::*;
 static ACQUIRE: Script = lua!("semaphore/acquire.lua");
 static RELEASE: Script = lua!("semaphore/release.lua");
 static DRAIN: Script = lua!("semaphore/drain.lua");
-static SET_ONCE: Script = lua!("semaphore/set_once.lua");
 static WITHDRAW: Script = lua!("semaphore/withdraw.lua");
 
 /// The answer to an attempt to acquire permits.
@@ -53,8 +52,8 @@ pub(crate) fn drain(name: &LockName, once: &Once) -> Call<u64> {
 
 /// Makes the semaphore if there is none.
 pub(crate) fn set_once(name: &LockName, once: &Once, permits: u32, time_to_live: Option<Lease>) -> Call<bool> {
-    let call = once::call(&SET_ONCE, name, once, is_one).arg(permits);
-    call.arg(time_to_live.map_or(0, Lease::millis)).arg(name.semaphore_channel()).publish_command()
+    let call = once::set_once(name, once, permits, time_to_live);
+    call.arg(name.semaphore_channel()).arg(permits).publish_command()
 }
 
 /// Closes the request `given_up`, and gives back the permits that the request took.

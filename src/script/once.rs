@@ -4,9 +4,11 @@ use super::words::Word;
 use super::{Call, Script, lua};
 use crate::name::{Joined, LockName};
 use crate::reply::int;
+use crate::time::Lease;
 
 static CLOSE: Script = lua!("once/close.lua");
 static DELETE: Script = lua!("once/delete.lua");
+static SET_ONCE: Script = lua!("once/set_once.lua");
 
 /// The idempotency key of a request, and the number of the request.
 ///
@@ -42,6 +44,11 @@ pub(crate) fn call_with<T>(
 /// Closes the requests with smaller numbers: a late copy of them does nothing.
 pub(crate) fn close(name: &LockName, once: &Once) -> Call<()> {
     call_with(&CLOSE, name, &[once.key.as_bytes()], once, |reply| int(reply).map(drop))
+}
+
+/// Makes a counter if there is none; the caller adds the arguments of a publication.
+pub(crate) fn set_once(name: &LockName, once: &Once, count: u32, time_to_live: Option<Lease>) -> Call<bool> {
+    call(&SET_ONCE, name, once, is_one).arg(count).arg(time_to_live.map_or(0, Lease::millis))
 }
 
 /// Deletes a counter with the keys `beside`, and publishes; an empty channel is no message.

@@ -127,13 +127,13 @@ fn a_release_cut_at_any_byte_gives_back_once() {
 fn a_first_setting_cut_at_any_byte_is_the_first() {
     for (rig, client) in both() {
         let semaphore = client.get_semaphore(NAME);
-        at_every_byte(&rig, &script!(&rig, "semaphore/set_once.lua"), || {
+        at_every_byte(&rig, &script!(&rig, "once/set_once.lua"), || {
             rig.server.run(&["DEL", NAME]);
             assert!(semaphore.set_permits_once(4).unwrap(), "the repetition finds its own semaphore");
             assert_eq!(free(&rig), 4);
         });
         let latch = client.get_count_down_latch(NAME);
-        at_every_byte(&rig, &script!(&rig, "latch/set_once.lua"), || {
+        at_every_byte(&rig, &script!(&rig, "once/set_once.lua"), || {
             rig.server.run(&["DEL", NAME]);
             assert!(latch.set_count_once(4).unwrap());
             assert_eq!(free(&rig), 4);
