@@ -6,10 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lockson::{Cancel, Client, ErrorKind, Leader, LockKind, Loss};
-use lockson_harness::proxy::{Direction, Proxy, Scope};
+use lockson_harness::proxy::{Direction, Proxy, Scope, Then};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::faults::other_process::OtherProcess;
+use crate::support::faults::Rig;
 use crate::support::{
     SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, prefixed, timed,
     ttl_ms,
@@ -51,6 +52,31 @@ fn dropping_a_leadership_resigns() {
     drop(election.candidate("a").campaign().unwrap());
     assert_eq!(election.leader().unwrap(), None);
     assert!(election.candidate("b").try_campaign().unwrap().is_some());
+}
+
+/// The second copy of the request finds its own grant.
+#[test]
+fn a_campaign_whose_answer_is_lost_begins_one_term() {
+    let rig = Rig::start();
+    let election = rig.client().get_election("election");
+    let lost = rig.proxy.rule(rig.script_of(include_str!("../../../lua/fenced/acquire.lua")), Then::SwallowReply);
+    thread::scope(|scope| {
+        let campaign = scope.spawn(|| election.candidate("a").campaign().unwrap());
+        lost.wait_hit(SOON);
+        let first = rig.direct().get_election("election").leader().unwrap();
+        let leadership = joined(campaign);
+        assert_eq!(first.as_ref().map(Leader::token), Some(leadership.token()));
+        assert_eq!(election.leader().unwrap(), first);
+    });
+}
+
+#[test]
+fn who_may_not_delete_the_text_wins_nothing() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "meek", "on", ">secret", "~*", "&*", "+@all", "-del"]);
+    let client = Client::connect(&format!("redis://meek:secret@127.0.0.1:{}", server.port())).unwrap();
+    let refused = client.get_election("election").candidate("a").try_campaign().unwrap_err();
+    assert_eq!((refused.redis_word(), server.query(&["EXISTS", "election"])), (Some("NOPERM"), 0));
 }
 
 #[test]
