@@ -131,11 +131,9 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let ends = |faults: Faults| Faults { drift: faults.drift, ..Faults::default() };
         server.set_faults(ends(scene.faults));
         reds.iter().for_each(|(server, faults)| server.set_faults(ends(*faults)));
-        // A close does not wait for what is late.
-        thread::sleep(Duration::from_secs(10));
+        // A close waits neither for what is late nor for a process that is stopped.
+        thread::sleep(Duration::from_secs(100));
         if is_cluster {
-            // Until all servers and processes are back.
-            thread::sleep(Duration::from_secs(90));
             for process in processes.iter().filter(|process| !process.is_closed()) {
                 match process.client.get_lock("plain").try_lock_for(Duration::from_secs(5)) {
                     Ok(Some(guard)) => guard.unlock().unwrap_or_else(|error| world.fail(error)),
