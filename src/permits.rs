@@ -367,7 +367,7 @@ impl PermitExpirableSemaphore {
     /// As [`set_permits`](Self::set_permits). `BadInput` also where more than 2,147,483,647 permits would be free.
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         query::check_permits(permits.unsigned_abs()).map_err(|error| self.named(error))?;
-        self.once(&|name, once| semaphore::release(name, once, permits, true)).map(drop)
+        self.once(&|name, once| semaphore::release(name, once, permits, semaphore::Returning::ToAny)).map(drop)
     }
 
     /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::engine::{Handle, Numbered, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, Observer, ReleaseFailed};
-use crate::kinds::semaphore::{self, Returned};
+use crate::kinds::semaphore::{self, Returned, Returning};
 use crate::listing::LockKind;
 use crate::name::{GivenName, LockName};
 use crate::owner::{HoldNumber, OwnerId};
@@ -178,7 +178,7 @@ impl Semaphore {
     /// `Unknown` when Redis did not reply; the request then goes on in the background, once. `BadInput` where more than
     /// 2,147,483,647 permits would be free. Otherwise as [`acquire`](Self::acquire).
     pub fn release(&self, permits: u32) -> Result<()> {
-        self.give_back(permits, true).map(drop)
+        self.give_back(permits, Returning::ToAny).map(drop)
     }
 
     /// Gives permits back to an existing semaphore. Returns whether there is one; of zero permits always `false`.
@@ -195,7 +195,7 @@ impl Semaphore {
     ///
     /// As [`release`](Self::release).
     pub fn release_if_exists(&self, permits: u32) -> Result<bool> {
-        self.give_back(permits, false)
+        self.give_back(permits, Returning::ToExisting)
     }
 
     /// Asks Redis for the number of free permits: negative after permits were taken away, 0 without a semaphore.
@@ -295,7 +295,7 @@ impl Semaphore {
     pub fn add_permits(&self, permits: i64) -> Result<()> {
         self.named(query::check_permits(permits.unsigned_abs()))?;
         self.handle.ask(NOUN, &self.name, |engine, name| {
-            let call = |once: &Once| semaphore::release(name, once, permits, true);
+            let call = |once: &Once| semaphore::release(name, once, permits, Returning::ToAny);
             engine.wake_takers(name, engine.sender.once_within(&Numbered::new(name, &call))?);
             Ok(())
         })
@@ -330,14 +330,14 @@ impl Semaphore {
         })
     }
 
-    fn give_back(&self, permits: u32, makes: bool) -> Result<bool> {
+    fn give_back(&self, permits: u32, returning: Returning) -> Result<bool> {
         self.named(query::check_permits(permits.into()))?;
         if permits == 0 {
             return self.name.checked().map(|_| false);
         }
         self.handle.ask(NOUN, &self.name, |engine, name| {
             let send = |request: Numbered<'_, _>| engine.sender.once_within(&request);
-            Ok(engine.return_permits(name, permits.into(), makes, send)? != Returned::Gone)
+            Ok(engine.return_permits(name, permits.into(), returning, send)? != Returned::Gone)
         })
     }
 

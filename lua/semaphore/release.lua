@@ -7,6 +7,7 @@
 -- ARGV[2] time to live of the idempotency key, ms
 -- ARGV[3] permits; negative = free permits are taken away
 -- ARGV[4] 1 = the semaphore is made if there is none | 0 = only an existing semaphore
+--         | 2 = likewise, by the holder of the permits, which always come back
 -- ARGV[5] channel
 -- ARGV[6] command that publishes
 --
@@ -21,14 +22,13 @@ local free = redis.call('get', KEYS[1])
 if last == number then
   return {1, tonumber(free or 0) or 0, -1}
 end
-if not free and ARGV[4] == '0' then
+if not free and ARGV[4] ~= '1' then
   return {0}
 end
 if not string.match(free or '0', '^%-?%d+$') then
   return redis.error_reply('WRONGTYPE the key holds no number')
 end
--- Permits of a holder always come back.
-if ARGV[4] == '1' and tonumber(ARGV[3]) > 0 and (free or 0) + ARGV[3] > 2147483647 then
+if ARGV[4] ~= '2' and tonumber(ARGV[3]) > 0 and (free or 0) + ARGV[3] > 2147483647 then
   return redis.error_reply('OVERFLOW Redisson cannot count so many free permits')
 end
 -- After this first write, a full memory does not refuse the release.

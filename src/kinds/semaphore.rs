@@ -32,8 +32,19 @@ pub(crate) fn acquire(name: &LockName, once: &Once, permits: u32) -> Call<TakeAn
     once::call(&ACQUIRE, name, once, read).arg(permits)
 }
 
-/// Gives permits back. With `makes`, a semaphore is made if there is none.
-pub(crate) fn release(name: &LockName, once: &Once, permits: i64, makes: bool) -> Call<Returned> {
+/// Which permits come back.
+#[derive(Clone, Copy)]
+pub(crate) enum Returning {
+    /// Anybody's, to an existing semaphore.
+    ToExisting = 0,
+    /// Anybody's; a semaphore is made if there is none.
+    ToAny = 1,
+    /// Those of their holder, to an existing semaphore, however many are free then.
+    Held = 2,
+}
+
+/// Gives permits back.
+pub(crate) fn release(name: &LockName, once: &Once, permits: i64, returning: Returning) -> Call<Returned> {
     let read = |reply: &Value| match list(reply)? {
         [Value::Int(1), free, receivers] => {
             Some(Returned::Done { free: int(free)?, receivers: u64::try_from(int(receivers)?).ok() })
@@ -41,7 +52,7 @@ pub(crate) fn release(name: &LockName, once: &Once, permits: i64, makes: bool) -
         [Value::Int(0)] => Some(Returned::Gone),
         _ => None,
     };
-    let call = once::call(&RELEASE, name, once, read).arg(permits).arg(u8::from(makes));
+    let call = once::call(&RELEASE, name, once, read).arg(permits).arg(returning as u8);
     call.arg(name.semaphore_channel()).publish_command()
 }
 
@@ -73,7 +84,7 @@ mod tests {
     fn a_repeated_release_is_answered_beside_data_too() {
         let server = RedisServer::start();
         let (name, once) = (LockName::new("n").unwrap(), Once { key: "once".to_owned(), number: 1 });
-        let release = release(&name, &once, 2, true);
+        let release = release(&name, &once, 2, Returning::ToAny);
         assert_eq!(run(&server, &release), Returned::Done { free: 2, receivers: Some(0) });
         server.run(&["SET", "n", "text"]);
         assert_eq!(run(&server, &release), Returned::Done { free: 0, receivers: None });

@@ -11,7 +11,7 @@ use crate::engine::sender::numbered::Numbered;
 use crate::error::Result;
 use crate::event::{LockAcquired, Observer};
 use crate::kinds::Queueing;
-use crate::kinds::semaphore::{self, Returned, TakeAnswer};
+use crate::kinds::semaphore::{self, Returned, Returning, TakeAnswer};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
@@ -86,21 +86,20 @@ impl Engine {
     /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `limit`.
     pub(crate) fn give_back_permits(&self, name: &LockName, permits: i64, limit: Duration) -> Result<Returned> {
         let bounds = Bounds::within(Instant::now(), limit, self.config.command_timeout);
-        self.return_permits(name, permits, false, |request| {
+        self.return_permits(name, permits, Returning::Held, |request| {
             self.sender.once(&Numbered { persists: true, ..request }, bounds, None)
         })
     }
 
-    /// Returns permits to a semaphore by a request that `send` sends; `makes` as for [`semaphore::release`]. Counts as a
-    /// release if nothing was free before.
+    /// Returns permits to a semaphore by a request that `send` sends. Counts as a release if nothing was free before.
     pub(crate) fn return_permits(
         &self,
         name: &LockName,
         permits: i64,
-        makes: bool,
+        returning: Returning,
         send: impl FnOnce(Numbered<'_, Returned>) -> Result<Returned>,
     ) -> Result<Returned> {
-        let call = |once: &Once| semaphore::release(name, once, permits, makes);
+        let call = |once: &Once| semaphore::release(name, once, permits, returning);
         let given_up = |given_up: &Once, _: &Once| call(given_up).map(drop);
         let publishing = self.publishes(name, || name.semaphore_channel().text());
         let reply = send(Numbered { given_up: Some(&given_up), ..Numbered::new(name, &call) });
