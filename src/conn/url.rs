@@ -208,9 +208,9 @@ impl UrlParts {
                     let is_name =
                         name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
                     let which = if is_name { format!("the parameter {name}") } else { "a parameter".to_owned() };
-                    let more = if self.of_sentinels.is_some() { "sentinel_user, sentinel_pass, " } else { "" };
+                    let more = if self.of_sentinels.is_some() { ", sentinel_user, sentinel_pass" } else { "" };
                     return fail(format!(
-                        "{which} is not known; the URL takes db, user, pass, {more}protocol; all else is set on Client::builder()"
+                        "{which} is not known; the URL takes db, user, pass{more} and protocol, all else is set on Client::builder()"
                     ));
                 }
             }
@@ -387,7 +387,10 @@ mod tests {
         check("redis+replicated://u:canary@a,b@canary", "several @");
         check("redis+sentinel://a/m/canary", "database must be a number");
         check("redis+sentinel://a/m%20canary", "no service of a sentinel has");
-        check("redis+sentinel://a/m?sentinel_password=canary", "takes db, user, pass, sentinel_user, sentinel_pass, ");
+        check(
+            "redis+sentinel://a/m?sentinel_password=canary",
+            "takes db, user, pass, sentinel_user, sentinel_pass and ",
+        );
         check("redis+sentinel://u:can/ary@a/m", "%2F");
         check("redis+replicated://a,b?sentinel_pass=canary", "parameter sentinel_pass is not known");
         check("redis+replicated://a,b/m", "database must be a number");
