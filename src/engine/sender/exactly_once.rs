@@ -144,15 +144,18 @@ fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>
         _ => None,
     });
     let (single, several): (Vec<_>, Vec<_>) = ready.partition(|(_, sending, _)| sending.is_one_request());
-    let several = by_server(several.into_iter().map(|one| (one.1.route().server, one)));
-    let shares = iter::once(single).chain(several.into_iter().map(|(_, share)| share));
-    let shares: Vec<_> = shares.filter(|share| !share.is_empty()).collect();
-    let outcomes = side_by_side(&shares, |share| attempt_share(share));
-    let mut any = false;
-    for (place, outcome) in outcomes.into_iter().flatten() {
+    let outcomes = if several.is_empty() {
+        attempt_share(&single)
+    } else {
+        let several = by_server(several.into_iter().map(|one| (one.1.route().server, one)));
+        let shares = iter::once(single).chain(several.into_iter().map(|(_, share)| share));
+        let shares: Vec<_> = shares.filter(|share| !share.is_empty()).collect();
+        side_by_side(&shares, |share| attempt_share(share)).into_iter().flatten().collect()
+    };
+    let any = !outcomes.is_empty();
+    for (place, outcome) in outcomes {
         let (sending, answer) = &mut all[place];
         *answer = sending.attempted(outcome, caller);
-        any = true;
     }
     any
 }
