@@ -60,7 +60,8 @@ if not head then
 end
 -- The removed owner may have been the head: then the next waiter is the head now. Waiters of Redisson sleep for longer
 -- than the patience, so one that is late is not dropped for their sake.
-if free and head_ends > now and redis.call('exists', alive) == 1 and redis.call('llen', queue) > 1 then
+local ours_end = tonumber(redis.call('zrevrange', alive, 0, 0, 'withscores')[2] or 0)
+if free and head_ends > now and ours_end > now and redis.call('llen', queue) > 1 then
   head_ends = math.min(head_ends, comes_by)
   redis.call('zadd', alive, 'xx', head_ends, head)
 end

@@ -224,6 +224,7 @@ fn a_late_waiter_of_java_keeps_its_place_before_those_of_java() {
         }
         assert!(first.ask().is_some() && second.ask().is_some());
         let before = queue.left_ms()[&first.owner];
+        server.run(&["ZADD", &queue.alive(), "1000", "dead:1.1"]);
         release(queue, "holder:1.1");
         if leaves {
             give_up(queue, "head:1.1");
