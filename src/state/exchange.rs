@@ -101,7 +101,7 @@ pub(crate) enum Next {
     Fence(Identity, Limits),
     /// Send the request.
     Send(Limits),
-    /// Rest until this moment.
+    /// Rest until this moment, or until the bell rings.
     Rest(Instant),
     /// The request failed: [`Exchange::give_up`] tells why.
     Over,

@@ -168,10 +168,12 @@ fn attempt_share<T: Send>(share: &[(usize, &Sending<'_, T>, Limits)]) -> Vec<(us
         let requests = share.iter().map(|&(_, sending, limits)| sending.outgoing.request_of(sending.route(), limits));
         return places.zip(gather(requests.collect())).collect();
     }
-    let one = |&(_, sending, limits): &(_, &Sending<'_, T>, _)| {
-        sending.outgoing.attempt(sending.route(), limits, Instant::now())
+    // The calls before may have used up the time of this one.
+    let one = |&(place, sending, _): &(usize, &Sending<'_, T>, _)| match sending.exchange.next(Instant::now()) {
+        Next::Send(limits) => Some((place, sending.outgoing.attempt(sending.route(), limits, Instant::now()))),
+        _ => None,
     };
-    places.zip(share.iter().map(one)).collect()
+    share.iter().filter_map(one).collect()
 }
 
 /// Ends the rests that are over. Returns whether any was.
@@ -194,6 +196,10 @@ fn rest_together<T>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>>) -
     let first = unanswered.filter_map(|(sending, _)| sending.rests_until(now)).min();
     if let Some(until) = first {
         rest(caller, until);
+        // A call alone goes on as soon as its caller is woken.
+        if let [(sending, None)] = all {
+            sending.exchange.rested(Instant::now(), interruption(caller));
+        }
     }
     first.is_some()
 }
