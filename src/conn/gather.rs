@@ -16,7 +16,7 @@ use super::asking::{asking, with_asked};
 use super::connection::Connection;
 use super::server::{Confirmed, Server, is_of_replica};
 use super::side_by_side::by_server;
-use super::stream::timed_out;
+use super::stream::{ended, timed_out};
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
@@ -358,15 +358,21 @@ impl<'a, T> Pipeline<'a, T> {
         if let Err(error) = self.read() {
             return self.break_off(error);
         }
-        let Some(connection) = self.connection.as_mut().filter(|_| self.under_way.is_empty()) else { return };
-        if !self.requests.is_empty() {
-            if connection.is_logged_out && self.unconfirmed.is_empty() {
-                return self.connection.take().into_iter().for_each(|ended| self.server.put_away(ended, false));
-            }
+        if !self.under_way.is_empty() {
+            return;
+        }
+        let is_over = |connection: &mut Box<Connection>| connection.is_logged_out && !self.requests.is_empty();
+        if let Some(mut connection) = self.connection.take_if(is_over) {
+            // Nothing can be confirmed over it.
+            let fault = connection.broke(ended(), Duration::ZERO);
+            self.unconfirmed_are_lost(&fault);
+            (self.confirmation, self.unconfirmed) = (None, vec![]);
+            return self.server.put_away(connection, false);
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if !self.requests.is_empty() && connection.is_stale() {
             // A reply to no request would be read as the reply to the next one.
-            if connection.is_logged_out || connection.is_stale() {
-                return self.break_off(trouble::odd_reply());
-            }
+            return self.break_off(trouble::odd_reply());
         }
         self.begin_batch();
     }
