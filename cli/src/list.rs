@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
-use crate::output::{Progress, end, first_end, json, json_of, kind, millis, place, report, shown, state, table};
+use crate::output::{
+    Progress, end, first_end, json, json_of, kind, listening, millis, place, report, shown, state, table,
+};
 use crate::seen::{Look, Seen};
 use crate::{Failure, connect};
 
@@ -106,7 +108,7 @@ fn row(inspection: &Inspection) -> Vec<String> {
         kind(inspection),
         state(inspection),
         if is_held { end(first_end(inspection)) } else { "-".to_owned() },
-        inspection.waiting_clients().to_string(),
+        listening(inspection),
         place(inspection.holders().first().and_then(|holder| holder.client())),
     ]
 }

@@ -158,6 +158,12 @@ pub(crate) fn millis(time: Option<Duration>) -> Option<u64> {
     time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// How many connections listen for a release, as far as the user may see that.
+pub(crate) fn listening(inspection: &Inspection) -> String {
+    let is_unknown = inspection.without_rights().iter().any(|right| right.starts_with("pubsub"));
+    if is_unknown { "unknown".to_owned() } else { inspection.waiting_clients().to_string() }
+}
+
 /// How many wait, of those that can be seen.
 pub(crate) fn waiting(inspection: &Inspection) -> u64 {
     inspection.waiting_clients().max(inspection.waiters().len() as u64)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lockson::{InspectedHolder, Inspection, LockKind};
 
 use crate::args::{Connection, Output};
-use crate::output::{end, first_end, json, json_of, kind, place, shown, state, table, time};
+use crate::output::{end, first_end, json, json_of, kind, listening, place, shown, state, table, time};
 use crate::{Failure, connect};
 
 /// Shows a lock.
@@ -84,10 +84,7 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
 }
 
 fn listeners(inspection: &Inspection) -> String {
-    if inspection.without_rights().iter().any(|right| right.starts_with("pubsub")) {
-        return "unknown".to_owned();
-    }
-    format!("{} clients listen for a release", inspection.waiting_clients())
+    format!("{} clients listen for a release", listening(inspection))
 }
 
 fn row(inspection: &Inspection, holder: &InspectedHolder) -> Vec<String> {
