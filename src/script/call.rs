@@ -114,8 +114,8 @@ impl<T> Call<T> {
         self.arg(channel).arg(message).publish_command()
     }
 
-    /// Adds the command that publishes. The word is known when the call is packed: a cleanup may be built before the
-    /// client has chosen its kind of pub/sub.
+    /// Adds the command that publishes. The word is known when the call is packed: the client chooses its kind of pub/sub
+    /// over its first connection.
     #[inline(always)]
     pub(crate) fn publish_command(mut self) -> Self {
         self.publishes_at = u32::try_from(self.words.bytes().len()).ok();

@@ -3,7 +3,7 @@
 //! | phase     | means                                         | leaves it by                        |
 //! |-----------|-----------------------------------------------|-------------------------------------|
 //! | Live      | confirmed, and its deadline has not come      | last release, loss, keep            |
-//! | Releasing | the last release is in flight                 | settled                             |
+//! | Releasing | the last release is in flight                 | its answer, or the end of its bound |
 //! | Done      | released, or left to its time to live         | never                               |
 //! | Lost      | Redis reported it, or the deadline passed     | never                               |
 
