@@ -27,9 +27,9 @@ if tonumber(ARGV[2]) > 0 then
   return {1, 0}
 end
 if ARGV[2] == '-1' then
-  -- A lock is a hash of one field, its owner: an id, a colon, a number.
+  -- A lock is a hash of one field, its owner: an id, a colon, a number, perhaps the id of a transaction.
   local fields = redis.call('hrandfield', lock, 2)
-  if #fields > 1 or #fields == 1 and not string.find(fields[1], ':%-?%d[%d.]*:?%x*$') then
+  if #fields > 1 or #fields == 1 and not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]:?%x*$') then
     return {2}
   end
   owner = fields[1] or ''

@@ -31,14 +31,14 @@ if redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
   redis.call('hset', KEYS[1], ARGV[2], 1)
   return {1}
 end
--- A lock is a hash of one field, its owner: an id, a colon, a number. A user who may not read fields is told of a lock
--- with sides only.
+-- A lock is a hash of one field, its owner: an id, a colon, a number, perhaps the id of a transaction. A user who may
+-- not read fields is told of a lock with sides only.
 local fields = redis.pcall('hrandfield', KEYS[1], 2)
 local is_other
 if fields.err then
   is_other = redis.call('hexists', KEYS[1], 'mode') == 1
 else
-  is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*:?%x*$')
+  is_other = #fields ~= 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]:?%x*$')
 end
 if is_other then
   return {2}

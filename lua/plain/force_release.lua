@@ -14,8 +14,8 @@ local fields = redis.call('hrandfield', KEYS[1], 2)
 if #fields == 0 then
   return 0
 end
--- A lock is a hash of one field, its owner: an id, a colon, a number.
-if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*:?%x*$') then
+-- A lock is a hash of one field, its owner: an id, a colon, a number, perhaps the id of a transaction.
+if #fields > 1 or not string.find(fields[1], ':%-?%d[%d.]*%f[:%z]:?%x*$') then
   return 2
 end
 redis.call('del', unpack(KEYS))

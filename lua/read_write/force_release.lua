@@ -8,14 +8,14 @@
 -- ARGV[4] command that publishes
 --
 -- reply: 1 = the lock was held | 0 = the lock was free | 2 = the key is another kind of lock, or no lock
--- A read-write lock has a mode, and owners: an id, a colon, a number. A user who may not read fields is told by the mode
--- only.
+-- A read-write lock has a mode, and owners: an id, a colon, a number, perhaps the id of a transaction. A user who may
+-- not read fields is told by the mode only.
 local function is_other_kind(mode)
   if mode ~= 'read' and mode ~= 'write' then
     return true
   end
   for _, field in ipairs(redis.pcall('hrandfield', KEYS[1], 2)) do
-    if field ~= 'mode' and not string.find(field, ':%-?%d[%d.]*%f[:%z]') then
+    if field ~= 'mode' and not string.find((string.gsub(field, ':write', '')), ':%-?%d[%d.]*%f[:%z]:?%x*$') then
       return true
     end
   end

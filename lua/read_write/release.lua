@@ -46,7 +46,7 @@ for f = 1, #fields, 2 do
     had_writes = count
   elseif field == owner then
     had_reads = count
-  elseif writes == 0 and string.find(field, ':%-?%d[%d.]*%f[:%z]') then
+  elseif writes == 0 and string.find(field, ':%-?%d[%d.]*%f[:%z]:?%x*$') then
     table.insert(others, field)
     if ARGV[6] == '1' and (count or 0) > 0 and not known[hold_key(field, count)] then
       table.insert(unknown, field)

@@ -56,8 +56,12 @@ fn is_owner(field: &str) -> bool {
         digits.starts_with(|first: char| first.is_ascii_digit())
             && digits.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
     };
-    let mut parts = field.split(':').skip(1).skip_while(|part| !is_number(part));
-    parts.next().is_some() && parts.all(|part| part == "write" || part.chars().all(|letter| letter.is_ascii_hexdigit()))
+    let is_transaction = |part: &str| part.chars().all(|letter| letter.is_ascii_hexdigit());
+    match &field.replacen(":write", "", 1).split(':').collect::<Vec<_>>()[..] {
+        [_, .., number] if is_number(number) => true,
+        [_, .., number, transaction] => is_number(number) && is_transaction(transaction),
+        _ => false,
+    }
 }
 
 /// The writer in the hash of a read-write lock.
