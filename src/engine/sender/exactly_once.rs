@@ -163,17 +163,20 @@ fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>
 /// Sends calls of one request together, or the calls of several round trips for one server. Returns the outcomes with
 /// the places of the calls.
 fn attempt_share<T: Send>(share: &[(usize, &Sending<'_, T>, Limits)]) -> Vec<(usize, Response<T>)> {
-    let places = share.iter().map(|(place, ..)| *place);
     if share.iter().all(|(_, sending, _)| sending.is_one_request()) {
+        let places = share.iter().map(|(place, ..)| *place);
         let requests = share.iter().map(|&(_, sending, limits)| sending.outgoing.request_of(sending.route(), limits));
         return places.zip(gather(requests.collect())).collect();
     }
-    // The calls before may have used up the time of this one.
-    let one = |&(place, sending, _): &(usize, &Sending<'_, T>, _)| match sending.exchange.next(Instant::now()) {
-        Next::Send(limits) => Some((place, sending.outgoing.attempt(sending.route(), limits, Instant::now()))),
-        _ => None,
-    };
-    share.iter().filter_map(one).collect()
+    let mut outcomes = vec![];
+    for &(place, sending, _) in share {
+        // The calls before may have used up the time of this one.
+        let now = Instant::now();
+        if let Next::Send(limits) = sending.exchange.next(now) {
+            outcomes.push((place, sending.outgoing.attempt(sending.route(), limits, now)));
+        }
+    }
+    outcomes
 }
 
 /// Ends the rests that are over. Returns whether any was.
