@@ -15,7 +15,7 @@ use super::server_start::ServerStart;
 use super::socket::Socket;
 use super::stream::Stream;
 use super::trouble::{self, Moment};
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
 use crate::time::Instant;
 use crate::transport::{Fault, Identity, Limits, PubSub, Question};
 
@@ -133,11 +133,15 @@ impl Connection {
         if refusal.is_of_login() {
             self.is_logged_out = true;
             if self.is_proven {
-                return Fault::NotSent(trouble::at(&self.server, "ended the login of the connection"));
+                return Fault::NotSent(self.login_ended());
             }
         }
         let refusal = if self.in_cluster { refusal.in_cluster() } else { refusal };
         Fault::Refused(refusal.at(Arc::clone(&self.server)))
+    }
+
+    pub(super) fn login_ended(&self) -> Error {
+        trouble::at(&self.server, "ended the login of the connection")
     }
 
     pub(super) fn send(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::asking::{asking, with_asked};
 use super::connection::Connection;
 use super::server::{Confirmed, Server, is_of_replica};
 use super::side_by_side::by_server;
-use super::stream::{ended, timed_out};
+use super::stream::timed_out;
 use super::trouble;
 use crate::error::{Error, ErrorKind};
 use crate::system::{poll, thread};
@@ -362,10 +362,10 @@ impl<'a, T> Pipeline<'a, T> {
             return;
         }
         let is_over = |connection: &mut Box<Connection>| connection.is_logged_out && !self.requests.is_empty();
-        if let Some(mut connection) = self.connection.take_if(is_over) {
+        if let Some(connection) = self.connection.take_if(is_over) {
             // Nothing can be confirmed over it.
-            let fault = connection.broke(ended(), Duration::ZERO);
-            self.unconfirmed_are_lost(&fault);
+            let identity = connection.identity.clone().map(Box::new);
+            self.unconfirmed_are_lost(&Fault::Unanswered(identity, connection.login_ended()));
             (self.confirmation, self.unconfirmed) = (None, vec![]);
             return self.server.put_away(connection, false);
         }
