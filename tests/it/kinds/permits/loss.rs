@@ -106,7 +106,8 @@ fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
 #[test]
 fn four_thousand_kept_permits_are_all_renewed_in_time() {
     const PERMITS: usize = 4_000;
-    let ttl = TTL * 4;
+    // A machine that stands still for some seconds loses no permits.
+    let ttl = TTL * 10;
     let server = RedisServer::start();
     let client = Client::builder(&server.url()).watchdog(ttl, ttl / 4).connect().unwrap();
     let names = ["a", "b", "c", "d"];
@@ -127,9 +128,13 @@ fn four_thousand_kept_permits_are_all_renewed_in_time() {
     for name in names {
         assert_eq!(server.query::<usize>(&["ZCARD", &taken_key(name)]), 1_000);
     }
-    drop(all);
+    let losses: Vec<Loss> = all.into_iter().filter_map(|permits| permits.lost()).collect();
+    assert_eq!(losses, [], "while the others were given back");
     for name in names {
         let calls = client.get_permit_expirable_semaphore(name);
-        assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (1_000, 0));
+        // A drop that takes long leaves its release to the background.
+        eventually(SOON, "all permits are given back", || {
+            (calls.available().unwrap(), calls.acquired().unwrap()) == (1_000, 0)
+        });
     }
 }
