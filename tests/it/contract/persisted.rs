@@ -24,7 +24,7 @@ pub(super) static READ: Kind = Kind {
 fn a_question_about_a_lease_writes_nothing() {
     run(KINDS.iter().chain([&READ]), |kind| {
         let proxy = Proxy::start(RedisServer::shared().address());
-        let client = Client::builder(&proxy.url()).command_timeout(PATIENCE).connect().unwrap();
+        let client = Client::builder(&proxy.url()).command_timeout(PATIENCE * 2).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.with_lease(ms(60_000)).lock().unwrap();
         RedisServer::shared().run(&["PERSIST", lock.name()]);

@@ -31,7 +31,7 @@ fn three_processes_of_eight_threads_exclude_each_other() {
             grants += told.number("grants");
         }
     }
-    assert!(grants > 50, "{grants} grants only");
+    assert!(grants >= 24, "{grants} grants only");
     assert_eq!(scene.counter(), grants, "an update was lost");
     assert_eq!(scene.overlaps(), Vec::<String>::new());
     assert!(scene.server.keys().is_empty());
