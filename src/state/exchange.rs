@@ -207,7 +207,7 @@ impl Exchange {
                 self.rest_or_end(now, limit, Error::refused(refusal));
             }
             Fault::NotSent(error) => {
-                let limit = (error.kind() == ErrorKind::Connection).then_some(self.bounds.retry_until);
+                let limit = error.is_transient().then_some(self.bounds.retry_until);
                 self.rest_or_end(now, limit, error);
             }
             Fault::Unanswered(identity, error) => self.no_answer(now, identity, error, interrupted),

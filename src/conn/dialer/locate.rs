@@ -161,9 +161,9 @@ impl Locator {
             if let Some(stay) = state.current(now) {
                 return Ok(stay.clone());
             }
-            // An error of another kind needs a change by people.
+            // Any other error needs a change by people.
             match &state.trouble {
-                Some(error) if now >= deadline || error.kind() != ErrorKind::Connection => return Err(error.clone()),
+                Some(error) if now >= deadline || !error.is_transient() => return Err(error.clone()),
                 None if now >= deadline => {
                     return Err(Error::new(ErrorKind::Connection, "the place of redis was not told in time"));
                 }

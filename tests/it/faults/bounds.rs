@@ -270,12 +270,18 @@ fn a_full_pool_blocks_a_caller_within_its_bound() {
 
 #[test]
 fn a_full_server_is_used_as_soon_as_it_has_room() {
+    // Alone, or as the only node of a set, whose master is looked for.
+    at_once(["redis", "redis+replicated"], used_as_soon_as_it_has_room);
+}
+
+fn used_as_soon_as_it_has_room(scheme: &str) {
     let rig = Rig::start();
     let mut admin = rig.server.connection();
     let mut limit = |most: usize| {
         let () = redis::cmd("CONFIG").arg(&["SET", "maxclients", &most.to_string()]).query(&mut admin).unwrap();
     };
-    let client = rig.impatient().connect_lazily().unwrap();
+    let url = rig.proxy.url().replacen("redis", scheme, 1);
+    let client = Client::builder(&url).command_timeout(PATIENCE).connect_lazily().unwrap();
     let lock = client.get_lock("wanted");
     limit(1);
     for call in [&|| lock.try_lock().map(drop), &|| lock.try_lock_for(PATIENCE).map(drop)] as [&dyn Fn() -> _; 2] {
