@@ -1,9 +1,9 @@
 //! The rights that the operations guide lists for expiring permits and for elections are enough.
 
-use lockson::{Client, Loss};
-use lockson_harness::RedisServer;
+use lockson::{Client, ErrorKind, Loss};
+use lockson_harness::{RedisServer, eventually};
 
-use crate::support::{SOON, brisk, ms};
+use crate::support::{SOON, brisk, kind_of, ms};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 
@@ -49,6 +49,21 @@ fn the_listed_rights_are_enough_for_permits() {
     assert_eq!((calls.available().unwrap(), calls.acquired().unwrap(), calls.permits().unwrap()), (2, 1, 3));
     assert!(calls.delete().unwrap());
     assert_eq!(mine.wait_lost(SOON), Some(Loss::Gone));
+}
+
+#[test]
+fn a_release_that_is_refused_destroys_no_permit() {
+    let server = RedisServer::start();
+    let rights = [words("The user of expiring permits needs"), words("+pttl +pexpire`, and")];
+    let calls = client_with(&server, &[&rights[0], &rights[1]]).get_permit_expirable_semaphore("app:calls");
+    calls.set_permits(3).unwrap();
+    let two = calls.with_lease(ms(60_000)).acquire(2).unwrap();
+    server.run(&["ACL", "SETUSER", "app", "-incrby"]);
+    assert_eq!(kind_of(two.release()), ErrorKind::Refused);
+    assert_eq!((calls.available().unwrap(), calls.acquired().unwrap()), (1, 2));
+    server.run(&["ACL", "SETUSER", "app", "+incrby"]);
+    eventually(SOON, "the background gives the permits back", || calls.available().unwrap() == 3);
+    assert_eq!(calls.acquired().unwrap(), 0);
 }
 
 #[test]
