@@ -206,7 +206,9 @@ impl Hold {
         let operations = ones.iter().map(|one| one.handle.begin_to_end().map_err(|error| about(error, one)));
         let operations = operations.collect::<Result<Vec<_>>>()?;
         // A member that was lost before counts against the group, but is no reason to ask for it.
-        let holds: Vec<_> = operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, lease)).collect();
+        let by_hand = (lease, None);
+        let holds: Vec<_> =
+            operations.iter().zip(&ones).map(|(engine, one)| (&**engine, &one.state, by_hand)).collect();
         let began = Instant::now();
         let outcomes = extend_at_once(&holds, |engine| {
             let limit = engine.config.command_timeout;

@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(hold.schedule_check(set), Some(far), "the later look is needless");
         let near = hold.progress.state.lock().pending_check().expect("it is set");
         assert!(near.at < far.at && near.at <= at(10_000), "{near:?}");
-        hold.update(|ledger, now| ledger.extended(now, Lease::new(HOUR).unwrap()));
+        hold.update(|ledger, now| ledger.extended(now, Lease::new(HOUR).unwrap(), None));
         assert!(hold.schedule_check(|_| panic!("it is set already")).is_none());
         near.at.comes();
         assert_eq!(hold.schedule_check(set), Some(near), "it is set again after it came");

@@ -197,13 +197,16 @@ impl Ledger {
         }
     }
 
-    /// Records a confirmed `extend`.
-    pub(crate) fn extended(&mut self, sent: Instant, lease: Lease) {
+    /// Records a confirmed extension: of one guard, or by hand and so of all.
+    pub(crate) fn extended(&mut self, sent: Instant, lease: Lease, of: Option<GuardNumber>) {
         self.raised(sent, lease);
         let end = Some(sent.after(lease.duration()));
-        self.guards.iter_mut().filter(|entry| entry.is_leased).for_each(|entry| entry.until = entry.until.max(end));
-        let extended = &mut self.rare().extended;
-        *extended = (*extended).max(end);
+        let is_meant = |entry: &&mut GuardEntry| entry.is_leased && of.is_none_or(|number| entry.number == number);
+        self.guards.iter_mut().filter(is_meant).for_each(|entry| entry.until = entry.until.max(end));
+        if of.is_none() {
+            let extended = &mut self.rare().extended;
+            *extended = (*extended).max(end);
+        }
     }
 
     /// Releases one guard.

@@ -9,18 +9,18 @@ use crate::engine::sender::exactly_once::SendResult;
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::{Renewal, RenewalAnswer};
 use crate::state::exchange::Bounds;
-use crate::state::ledger::Phase;
+use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::Lease;
 
 /// What a server says to an extension.
 type Extended = Vec<RenewalAnswer>;
 
 impl Keeper {
-    /// Builds the request.
+    /// Builds the request: for one guard, or by hand and so for all.
     pub(crate) fn begin_extension(
         &self,
         hold: &Arc<HoldState>,
-        lease: Lease,
+        (lease, of): (Lease, Option<GuardNumber>),
         bounds: Bounds,
     ) -> Result<Prepared<Extended, impl FnOnce(SendResult<Extended>) -> Result<()>>> {
         if !hold.kind.runs_scripts() {
@@ -44,7 +44,7 @@ impl Keeper {
                     if let Some(needs) = needs {
                         missing = needs.judge(answer.copies.as_ref(), &server.label(), NOT_EXTENDED)?;
                     }
-                    ledger.extended(answer.sent, lease);
+                    ledger.extended(answer.sent, lease, of);
                     Ok(())
                 }
                 Some(RenewalAnswer::Lost(loss)) => {

@@ -172,7 +172,7 @@ mod tests {
         let hold = HoldState::for_test(&LockName::new("job").unwrap(), owner, None, now, ledger);
         let (told, heard) = crossbeam_channel::unbounded();
         engine.keeper.on_lost(&hold, Box::new(move |loss| told.send(*loss).unwrap()));
-        engine.keeper.with_ledger(&hold, |ledger, now| ledger.extended(now, lease(900)));
+        engine.keeper.with_ledger(&hold, |ledger, now| ledger.extended(now, lease(900), None));
         assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(Loss::Expired), "nobody asks meanwhile");
         assert!(now.until(Instant::now()) >= Duration::from_millis(800), "at its new end");
     }

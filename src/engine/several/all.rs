@@ -184,7 +184,8 @@ impl<'a> All<'a> {
         let holds: Vec<_> = short
             .iter()
             .filter_map(|(place, lease)| {
-                Some((self.take.requests[*place].engine, &self.take.grants[*place].as_ref()?.0, *lease))
+                let (hold, number) = self.take.grants[*place].as_ref()?;
+                Some((self.take.requests[*place].engine, hold, (*lease, Some(*number))))
             })
             .collect();
         let end = self.take.end;

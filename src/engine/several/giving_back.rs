@@ -132,9 +132,10 @@ fn part_of(outcome: &SendResult<Vec<Released>>, index: usize) -> SendResult<Rele
     Ok(answer.with(*answer.value.get(index).ok_or_else(missing)?))
 }
 
-/// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.
+/// Raises the time to live of every hold, each within its bounds: for one guard, or by hand and so for all. Returns the
+/// outcomes in order.
 pub(crate) fn extend_at_once(
-    holds: &[(&Engine, &Arc<HoldState>, Lease)],
+    holds: &[(&Engine, &Arc<HoldState>, (Lease, Option<GuardNumber>))],
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let of = |place: usize| (holds[place].0, holds[place].1);

@@ -50,7 +50,7 @@ fn only_a_renewal_takes_the_place_of_one_that_failed() {
     let (mut ledger, _) = watched();
     ledger.renewal_failed(at(16_000));
     ledger.look_failed(at(16_500), at(17_000));
-    ledger.extended(at(15_000), lease(1_000));
+    ledger.extended(at(15_000), lease(1_000), None);
     let inner = ledger.reentered(at(15_100), at(15_000), lease(1_000), Side::Exclusive, leased(16_000));
     assert!(inner.is_ok());
     assert_eq!(ledger.retry_at, Some(at(16_000)), "nothing was raised by these");
@@ -90,7 +90,7 @@ fn a_part_that_is_kept_past_its_longest_hold_ends_with_it() {
     assert_eq!(ledger.keep(outer, at(35_000)), Some(at(40_000)));
 
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(30_000), Side::Exclusive, promise);
-    ledger.extended(at(9_000), lease(60_000));
+    ledger.extended(at(9_000), lease(60_000), None);
     let inner = ledger.reentered(at(11_000), at(11_000), lease(30_000), Side::Exclusive, RENEWED).unwrap();
     assert_eq!(ledger.keep(outer, at(12_000)), Some(at(69_000)), "what extend promised");
     assert_eq!(partial(&mut ledger, inner, at(13_000)), (ONE, lease(56_000)));
@@ -220,7 +220,7 @@ fn a_partial_release_writes_what_was_promised_while_it_waited() {
     let (mut ledger, outer) = Ledger::granted(lease(30_000), START, lease(5_000), Side::Exclusive, leased(5_000));
     let inner = ledger.reentered(at(10), at(10), lease(30_000), Side::Exclusive, RENEWED).unwrap();
     assert_eq!(ledger.release(inner, at(100)), Release::Partial);
-    ledger.extended(at(90), lease(60_000)); // answered before the release is sent
+    ledger.extended(at(90), lease(60_000), None); // answered before the release is sent
     let Remaining { counts, lease: written } = ledger.remaining(at(110)).unwrap();
     assert_eq!((counts, written), (ONE, lease(59_980)));
     ledger.cut_is_over(at(120));

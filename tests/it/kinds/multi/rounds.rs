@@ -166,6 +166,8 @@ fn a_member_that_got_short_is_extended_before_the_return() {
         assert!(ttl_ms(RedisServer::shared(), member.name()) >= 650);
     }
     guard.unlock().unwrap();
+    // What the take needed was promised to no outer section.
+    assert!(ttl_ms(RedisServer::shared(), &names[0]) < 650);
 }
 
 #[test]
