@@ -96,7 +96,7 @@ impl Keeper {
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
         let until = self.with_ledger(hold, |ledger, now| ledger.end.max(now.after(self.watchdog_lease.duration())));
         let owner = Some((Arc::clone(&hold.kind), hold.owner.clone()));
-        self.sender.clean_up(Instant::now(), hold.name.clone(), owner, in_doubt, until);
+        self.sender.clean_up(hold.name.clone(), owner, in_doubt, until);
     }
 
     /// Takes the outcome of a request in its turn, and keeps what the request left in doubt.

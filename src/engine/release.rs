@@ -130,8 +130,8 @@ impl Engine {
             }
         };
         if !chosen.hand(handed) {
-            let (now, owner) = (Instant::now(), Some((Arc::clone(&hold.kind), next)));
-            self.sender.clean_up(now, hold.name.clone(), owner, in_doubt, now.after(lease.duration()));
+            let (owner, until) = (Some((Arc::clone(&hold.kind), next)), Instant::now().after(lease.duration()));
+            self.sender.clean_up(hold.name.clone(), owner, in_doubt, until);
         }
         Some(outcome)
     }

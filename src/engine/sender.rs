@@ -69,6 +69,23 @@ impl Sender {
         });
     }
 
+    /// Works in the background from `at` on, again and again, until the work is done or the client closes. The second
+    /// time comes after the first of the pauses; each pause is twice the last one, up to the second of the pauses.
+    pub(crate) fn until_done(
+        &self,
+        name: LockName,
+        at: Instant,
+        (pause, longest): (Duration, Duration),
+        mut is_done: impl FnMut(&Self) -> bool + Send + 'static,
+    ) {
+        self.later(&self.node(&name).cleaner, at, move |sender| {
+            if !is_done(sender) && !sender.life.is_closed() {
+                let pauses = ((pause * 2).min(longest), longest);
+                sender.until_done(name, Instant::now().after(pause), pauses, is_done);
+            }
+        });
+    }
+
     /// Checks that a server answers and accepts the login.
     pub(crate) fn greet(&self) -> Result<()> {
         self.topology.greet(self.config.command_timeout)

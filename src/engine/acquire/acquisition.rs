@@ -322,8 +322,8 @@ impl<'a> Acquisition<'a> {
     fn clear_away(&mut self) {
         if let Some(in_doubt) = self.in_doubt.take() {
             let AcquireRequest { engine, name, kind, lease, .. } = *self.request;
-            let (now, owner) = (Instant::now(), Some((Arc::clone(kind), self.owner().clone())));
-            engine.sender.clean_up(now, name.clone(), owner, in_doubt, now.after(lease.duration()));
+            let owner = Some((Arc::clone(kind), self.owner().clone()));
+            engine.sender.clean_up(name.clone(), owner, in_doubt, Instant::now().after(lease.duration()));
         }
     }
 }

@@ -97,20 +97,11 @@ impl Keeper {
     /// Writes the remaining counts in the background, after a partial release failed.
     pub(crate) fn repeat_release(&self, hold: &Arc<HoldState>) {
         if hold.leave_unwritten() {
-            self.repeat_release_after(PAUSE, Arc::clone(hold));
+            let (keeper, first, hold) = (Weak::clone(&self.myself), Instant::now().after(PAUSE), Arc::clone(hold));
+            self.sender.until_done(hold.name.clone(), first, (PAUSE * 2, LONGEST_PAUSE), move |_| {
+                keeper.upgrade().is_none_or(|keeper| keeper.repeat_release_once(&hold))
+            });
         }
-    }
-
-    fn repeat_release_after(&self, pause: Duration, hold: Arc<HoldState>) {
-        let keeper = Weak::clone(&self.myself);
-        self.sender.node(&hold.name).cleaner.run_at(Instant::now().after(pause), move || {
-            if let Some(keeper) = keeper.upgrade()
-                && !keeper.repeat_release_once(&hold)
-                && !keeper.life.is_closed()
-            {
-                keeper.repeat_release_after((pause * 2).min(LONGEST_PAUSE), hold);
-            }
-        });
     }
 
     /// Tries once. Returns whether no write is left.

@@ -17,24 +17,16 @@ type Withdrawn = (Arc<dyn Kind>, OwnerId);
 impl Sender {
     /// Fences copies in doubt, so that the server does not run them later.
     pub(crate) fn fence_later(&self, name: LockName, in_doubt: InDoubt) {
-        let now = Instant::now();
-        self.clean_up(now, name, None, in_doubt, now.after(self.config.watchdog_timeout));
+        self.clean_up(name, None, in_doubt, Instant::now().after(self.config.watchdog_timeout));
     }
 
     /// Fences copies in doubt, and withdraws their owner, if there is one without guards that may still hold the lock,
     /// again and again until that is done. The lease has expired by `until`.
-    pub(crate) fn clean_up(
-        &self,
-        at: Instant,
-        name: LockName,
-        owner: Option<Withdrawn>,
-        mut in_doubt: InDoubt,
-        until: Instant,
-    ) {
-        self.later(&self.node(&name).cleaner, at, move |sender| {
+    pub(crate) fn clean_up(&self, name: LockName, owner: Option<Withdrawn>, mut in_doubt: InDoubt, until: Instant) {
+        self.until_done(name.clone(), Instant::now(), (PAUSE, PAUSE), move |sender| {
             let (now, limit) = (Instant::now(), sender.config.command_timeout);
             if now >= until {
-                return;
+                return true;
             }
             let fenced = exactly_once::fence(&*sender.topology, name.key(), &mut in_doubt, now.after(limit)).is_ok();
             let is_withdrawn = |(kind, owner): &Withdrawn| {
@@ -42,10 +34,7 @@ impl Sender {
                 // Without a fence the acquire may still run, so the release is repeated until the lease has expired.
                 sender.send(&kind.withdraw(&name, owner), bounds, None).is_ok() && !in_doubt.unfenceable
             };
-            let is_clean = fenced && owner.as_ref().is_none_or(is_withdrawn);
-            if !is_clean && !sender.life.is_closed() {
-                sender.clean_up(Instant::now().after(PAUSE), name, owner, in_doubt, until);
-            }
+            fenced && owner.as_ref().is_none_or(is_withdrawn)
         });
     }
 }

@@ -46,15 +46,6 @@ struct NumberedSlot {
     once: Once,
 }
 
-/// A request of the background that ends an earlier one.
-struct Ending {
-    place: NumberedSlot,
-    call: Call<()>,
-    /// The time until which scripts remember a request in doubt; `None` while no request is in doubt.
-    until: Option<Instant>,
-    pause: Duration,
-}
-
 impl Sender {
     /// Sends a numbered request until a reply arrives or the bounds are reached. A request that is given up is ended
     /// in the background.
@@ -79,10 +70,7 @@ impl Sender {
             _ => None,
         };
         match ending {
-            Some(call) => {
-                let until = in_doubt.then(|| began.after(LONGEST_ENDING));
-                self.end_at(Instant::now(), Ending { place, call, until, pause: FIRST_PAUSE });
-            }
+            Some(call) => self.end(place, call, in_doubt.then(|| began.after(LONGEST_ENDING))),
             None => self.leave_place(&place),
         }
         outcome.map(|answer| answer.value).map_err(|failed| self.of_counter(request.name, failed.error))
@@ -153,27 +141,21 @@ impl Sender {
         self.numbers.lock().free(&place.slot);
     }
 
-    fn end_at(&self, at: Instant, ending: Ending) {
-        self.later(&self.node(&ending.place.slot.0).cleaner, at, move |sender| sender.end_once(ending));
-    }
-
-    fn end_once(&self, mut ending: Ending) {
-        let (limit, now) = (self.config.command_timeout, Instant::now());
-        if ending.until.is_some_and(|until| now >= until) {
-            return self.leave_place(&ending.place);
-        }
-        match self.send(&ending.call, Bounds::within(now, limit, limit), None) {
-            Ok(_) => self.leave_place(&ending.place),
-            Err(failed) if !self.life.is_closed() => {
+    /// Ends a request in the background. Scripts remember a request in doubt until `until`.
+    fn end(&self, place: NumberedSlot, call: Call<()>, mut until: Option<Instant>) {
+        self.until_done(place.slot.0.clone(), Instant::now(), PAUSES, move |sender| {
+            let (limit, now) = (sender.config.command_timeout, Instant::now());
+            if until.is_none_or(|until| now < until)
+                && let Err(failed) = sender.send(&call, Bounds::within(now, limit, limit), None)
+            {
                 if failed.in_doubt.is_some() {
-                    ending.until.get_or_insert(now.after(LONGEST_ENDING));
+                    until.get_or_insert(now.after(LONGEST_ENDING));
                 }
-                let at = Instant::now().after(ending.pause);
-                ending.pause = (ending.pause * 2).min(LONGEST_PAUSE);
-                self.end_at(at, ending);
+                return false;
             }
-            Err(_) => {}
-        }
+            sender.leave_place(&place);
+            true
+        });
     }
 }
 
@@ -181,8 +163,7 @@ impl Sender {
 const LONGEST_ENDING: Duration = once::MEMORY.saturating_sub(Duration::from_secs(60));
 /// The rest of the memory is for the background.
 const LONGEST_REPETITION: Duration = Duration::from_secs(5 * 60);
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
 #[cfg(test)]
 mod tests {
