@@ -21,8 +21,9 @@ impl Sender {
     }
 
     /// Fences copies in doubt, and withdraws their owner, if there is one without guards that may still hold the lock,
-    /// again and again until that is done. The lease has expired by `until`.
+    /// again and again until that is done. The lease has expired by `until`, by the clock of this machine.
     pub(crate) fn clean_up(&self, name: LockName, owner: Option<Withdrawn>, mut in_doubt: InDoubt, until: Instant) {
+        let until = until.after(self.config.peer_clock_skew);
         self.until_done(name.clone(), Instant::now(), (PAUSE, PAUSE), move |sender| {
             let (now, limit) = (Instant::now(), sender.config.command_timeout);
             if now >= until {

@@ -1,12 +1,14 @@
 //! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
 
-use lockson::ExpiringPermits;
+use std::thread;
+
+use lockson::{ErrorKind, ExpiringPermits};
 use lockson_harness::eventually;
 use lockson_harness::proxy::Then;
 
 use crate::faults::exactly_once::{at_every_byte, faults, lengths};
-use crate::support::faults::{Rig, rig_without_fences, without_fences};
-use crate::support::{SOON, ms};
+use crate::support::faults::{Rig, fences, rig_without_fences, without_fences};
+use crate::support::{SOON, kind_of, ms};
 
 const ACQUIRE: &str = include_str!("../../../../lua/permits/acquire.lua");
 const RELEASE: &str = include_str!("../../../../lua/permits/release.lua");
@@ -188,5 +190,22 @@ fn a_late_original_that_cannot_be_fenced_is_taken_back() {
     held.release();
     rig.proxy.wait_fate(&original, SOON);
     drop(taken);
+    eventually(SOON, "all permits are back", || state(&rig) == (5, 0));
+}
+
+/// Where clocks may differ, permits live for longer than their lease.
+#[test]
+fn permits_of_an_outage_are_given_back_after_their_lease() {
+    let rig = Rig::start();
+    let client = rig.impatient().peer_clock_skew(ms(60_000)).connect().unwrap();
+    let calls = client.get_permit_expirable_semaphore(NAME);
+    calls.set_permits(5).unwrap();
+    let mute = rig.proxy.rule(rig.script_of(ACQUIRE).times(1), Then::SwallowReply);
+    let deaf = rig.proxy.rule(fences().times(99), Then::SwallowRequest);
+    let lease = ms(1_000);
+    assert_eq!(kind_of(calls.with_lease(lease).try_acquire(2)), ErrorKind::Unknown);
+    assert_eq!((mute.hits(), state(&rig)), (1, (3, 2)));
+    thread::sleep(lease + ms(1_500));
+    deaf.remove();
     eventually(SOON, "all permits are back", || state(&rig) == (5, 0));
 }
