@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::event::{Observer, ServerRecovered, ServerTrouble};
 use crate::name::LockName;
 use crate::state::exchange::InDoubt;
-use crate::state::ledger::Ledger;
+use crate::state::ledger::{Ledger, Phase};
 use crate::time::{Instant, Lease};
 use heartbeat::Heartbeat;
 use watchdog::Watchdog;
@@ -110,20 +110,35 @@ impl Keeper {
         self.sender.after_request(self.sender.node(&hold.name));
         match outcome {
             Ok(answer) => {
-                if answer.unfenceable {
-                    turn.keep_in_doubt(InDoubt { fenceable: vec![], unfenceable: true });
-                }
-                Ok(self.with_ledger(hold, |ledger, now| {
+                let learnt = self.with_ledger(hold, |ledger, now| {
                     if !answer.unfenceable {
                         ledger.cut_is_over(answer.clear_since);
                     }
                     learn(ledger, now, &answer)
-                }))
+                });
+                self.keep_in_doubt(hold, turn, InDoubt { fenceable: vec![], unfenceable: answer.unfenceable });
+                Ok(learnt)
             }
             Err(failed) => {
-                turn.keep_in_doubt(failed.in_doubt.unwrap_or_default());
+                self.keep_in_doubt(hold, turn, failed.in_doubt.unwrap_or_default());
                 Err(failed.error)
             }
+        }
+    }
+
+    /// Keeps copies for the next request of the hold. A hold that is over sends none, so its copies are cleared away; a
+    /// side that was left to expire stays.
+    fn keep_in_doubt(&self, hold: &HoldState, turn: &RequestTurn<'_>, in_doubt: InDoubt) {
+        if in_doubt.is_empty() {
+            return;
+        }
+        turn.keep_in_doubt(in_doubt);
+        let is_over = |ledger: &mut Ledger, now| {
+            let has_ended = matches!(ledger.look(now), Phase::Lost(_) | Phase::Done);
+            has_ended && ledger.guards.is_empty() && !ledger.is_kept(now)
+        };
+        if self.with_ledger(hold, is_over) {
+            self.clear_away(hold, hold.take_in_doubt());
         }
     }
 

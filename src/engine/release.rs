@@ -156,8 +156,8 @@ impl Engine {
             Release::Last => match hold.turn(bounds.end) {
                 Ok(turn) => return Begun::Last(LastRelease { hold, publishing: None, turn }),
                 Err(error) => {
-                    self.keeper.clear_away(hold, InDoubt::default());
                     self.keeper.with_ledger(hold, |ledger, _| ledger.step(Phase::Releasing, Phase::Done));
+                    self.keeper.clear_away(hold, hold.take_in_doubt());
                     self.keeper.tell_end(hold, None, Some(&error), false);
                     Err(error)
                 }

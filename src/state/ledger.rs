@@ -353,7 +353,7 @@ impl Ledger {
     }
 
     /// Whether a side was left to expire and has not expired.
-    fn is_kept(&self, now: Instant) -> bool {
+    pub(crate) fn is_kept(&self, now: Instant) -> bool {
         self.kept().into_iter().flatten().any(|end| end > now)
     }
 

@@ -56,9 +56,7 @@ impl HoldState {
 
 impl RequestTurn<'_> {
     pub(crate) fn keep_in_doubt(&self, in_doubt: InDoubt) {
-        if !in_doubt.is_empty() {
-            self.0.progress.state.lock().rare().in_doubt.add(in_doubt);
-        }
+        self.0.progress.state.lock().rare().in_doubt.add(in_doubt);
     }
 
     /// Records that the newest counts are written, so that the background has no work left.

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{ErrorKind, Guard, Lock, Loss};
+use lockson::{Client, ErrorKind, Guard, Lock, Loss};
 use lockson_harness::proxy::{Direction, Fate, Request, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::faults::{Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
 
 const NAME: &str = "late";
 
@@ -71,6 +71,30 @@ fn an_unfenceable_leftover_is_cleared_in_the_background() {
         "the late request took the lock"
     );
     // The lease of the late grant would be 30 s.
+    rig.eventually_no_keys(Duration::from_secs(3));
+}
+
+/// The extension has the copies in doubt, and keeps the release from its turn.
+#[test]
+fn a_leftover_is_cleared_after_an_end_beside_an_extension() {
+    let rig = rig_without_fences();
+    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
+    let client = Client::builder(&url).command_timeout(PATIENCE * 2).drop_timeout(PATIENCE / 2).connect().unwrap();
+    let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
+    let guard = client.get_lock(NAME).try_lock_for(SOON).unwrap().expect("no other client wants the lock");
+    let original = rule.wait_hit(SOON);
+    let mute = rig.proxy.rule(rig.script("renew").times(99), Then::SwallowRequest);
+    thread::scope(|scope| {
+        let hold = guard.hold().clone();
+        let extension = scope.spawn(move || hold.extend(ms(60_000)));
+        mute.wait_hit(SOON);
+        drop(guard);
+        rig.eventually_no_keys(SOON);
+        assert!(!extension.is_finished());
+        extension.join().unwrap().unwrap_err();
+    });
+    rule.release();
+    assert_eq!(rig.proxy.wait_fate(&original, SOON), Fate::Answered(b"*1\r\n:1\r\n".to_vec()));
     rig.eventually_no_keys(Duration::from_secs(3));
 }
 
