@@ -214,18 +214,22 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// `NotHeld` where one of the ids is unknown or has expired; then nothing was given back. `Unknown` when Redis did
-    /// not reply: the permits may have been given back, and will not be given back later.
+    /// not reply: the request may have run, or may still run until the background has closed it.
     pub fn release_by_id(&self, ids: &[PermitId]) -> Result<()> {
         let name = self.name.checked()?;
         let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
-        let released = self.once(&|name, once| permits::release_by_id(name, once, &bytes))?;
+        let released = self.once(&|name, once| permits::release_by_id(name, once, &bytes));
         if let Some(engine) = self.handle.look() {
+            if released.is_err() {
+                engine.keeper.verify_holds(name);
+            }
             for hold in engine.cells.registry.under(name) {
-                if released && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
+                if matches!(released, Ok(true)) && ids_of(&hold.owner).iter().any(|id| ids.contains(id)) {
                     engine.keeper.lose(&hold, Loss::Gone);
                 }
             }
         }
+        let released = released?;
         let unknown = || Error::new(ErrorKind::NotHeld, "a permit is unknown or has expired; none was given back");
         if released { Ok(()) } else { Err(self.named(unknown())) }
     }

@@ -374,7 +374,8 @@ impl Permits {
     ///
     /// `Lost` when the semaphore is gone: deleted, flushed or expired; no new one is made. `Closed` when the client was
     /// closed and has given the permits back. After any other error the release goes on in the background, until Redis
-    /// confirms it or the client is closed.
+    /// confirms it or the client is closed; one that may have run, for nine minutes. A permit of which Redis heard nothing
+    /// in this time stays taken.
     pub fn release(mut self) -> Result<()> {
         self.give_back(|config| config.command_timeout).map_err(|error| error.about_a(NOUN, &self.name))
     }
