@@ -1,10 +1,9 @@
 //! The locks to check: at once, unless a lock was checked a moment ago.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::name::LockName;
-use crate::system::HashSet;
+use crate::system::{HashMap, HashSet};
 use crate::time::Instant;
 
 /// The locks of one server whose keys changed.
@@ -13,11 +12,8 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct CheckLimiter {
     waiting: HashSet<LockName>,
-    /// The names that were checked lately, with the times of their checks and the number of their holds, in order.
-    lately: VecDeque<(Instant, LockName, usize)>,
-    resting: HashSet<LockName>,
-    /// The number of holds of the resting names.
-    resting_holds: usize,
+    /// The names that were checked lately, with the time of the check and the number of their holds.
+    resting: HashMap<LockName, (Instant, usize)>,
 }
 
 impl CheckLimiter {
@@ -25,7 +21,7 @@ impl CheckLimiter {
     pub(crate) fn add(&mut self, names: impl IntoIterator<Item = LockName>) -> bool {
         let mut at_once = false;
         for name in names {
-            at_once |= !self.resting.contains(&name);
+            at_once |= !self.resting.contains_key(&name);
             self.waiting.insert(name);
         }
         at_once
@@ -34,31 +30,22 @@ impl CheckLimiter {
     /// Takes the names that are due now; `holds` counts the holds that the check of a name asks about.
     pub(crate) fn take(&mut self, now: Instant, mut holds: impl FnMut(&LockName) -> usize) -> Vec<LockName> {
         let rest = self.rest();
-        while let Some((_, name, holds)) = self.lately.front().filter(|(asked, ..)| asked.after(rest) <= now) {
-            self.resting_holds -= holds;
-            self.resting.remove(name);
-            self.lately.pop_front();
-        }
-        let resting = &self.resting;
-        let due: Vec<LockName> = self.waiting.extract_if(|name| !resting.contains(name)).collect();
-        for name in &due {
-            let holds = holds(name).max(1);
-            self.resting_holds += holds;
-            self.lately.push_back((now, name.clone(), holds));
-            self.resting.insert(name.clone());
-        }
+        self.resting.retain(|_, (asked, _)| asked.after(rest) > now);
+        let due: Vec<LockName> = self.waiting.extract_if(|name| !self.resting.contains_key(name)).collect();
+        self.resting.extend(due.iter().map(|name| (name.clone(), (now, holds(name).max(1)))));
         due
     }
 
     /// Returns the end of the first rest, when changes meanwhile are checked; `None` if no name rests.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let (asked, ..) = self.lately.front()?;
-        Some(asked.after(self.rest()))
+        let first = self.resting.values().map(|(asked, _)| *asked).min()?;
+        Some(first.after(self.rest()))
     }
 
     /// The rest grows with the number of holds of the resting names, so that all checks together are bounded, too.
     fn rest(&self) -> Duration {
-        let others = u32::try_from(self.resting_holds).unwrap_or(u32::MAX);
+        let others: usize = self.resting.values().map(|(_, holds)| holds).sum();
+        let others = u32::try_from(others).unwrap_or(u32::MAX);
         REST + SHARE.saturating_mul(others)
     }
 }
@@ -138,6 +125,6 @@ mod tests {
         assert_eq!(questions.take(next, |_| 1).len(), 10_000);
         questions.add([name(0)]);
         questions.take(at(100_000_000), |_| 1);
-        assert_eq!((questions.lately.len(), questions.resting.len(), questions.resting_holds), (1, 1, 1));
+        assert_eq!(questions.resting.into_values().collect::<Vec<_>>(), [(at(100_000_000), 1)]);
     }
 }
