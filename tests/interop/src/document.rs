@@ -64,7 +64,6 @@ fn word(verdict: &Verdict) -> &'static str {
         Verdict::Passed => "passed",
         Verdict::Failed(_) => "**FAILED**",
         Verdict::NotDefined => "not defined",
-        Verdict::NotBuilt => "not built yet",
     }
 }
 
@@ -164,12 +163,10 @@ const INTRODUCTION: &str = "\
 # Compatibility with Redisson
 
 Written by `make interop`, which tests this crate against real Redisson {newest} and {older} on a real Redis. Edit
-nothing but the column *why*: a difference passes with a reason in that column, and with exactly these two states. To
-fill a row, build the kind as `tests/interop/src/kind.rs` describes.
+nothing but the column *why*: a difference passes with a reason in that column, and with exactly these two states.
 
 * passed: checked with both languages, each in a separate process
 * not defined: Redisson has no such feature for this object
-* not built yet: this crate does not have the object
 
 Every check is about one kind of lock under one name. Redisson's kinds do not exclude each other: Redisson grants its
 read and write locks on a name that is held as a plain, fair, spin, fenced or non-reentrant lock, by either language.

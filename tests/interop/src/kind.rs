@@ -3,14 +3,12 @@
 use crate::checks::sequence;
 use crate::stage::Stage;
 
-/// One object of the family: a row of the matrix. `built: true` fills the row of a new kind.
+/// One object of the family: a row of the matrix.
 #[derive(Debug)]
 pub(crate) struct Kind {
     /// The kind's name in the peer protocol.
     pub(crate) word: &'static str,
     pub(crate) title: &'static str,
-    /// Whether Lockson has the kind.
-    pub(crate) built: bool,
     pub(crate) family: Family,
     pub(crate) shape: Shape,
     /// The kind of the same name that a holder excludes.
@@ -122,10 +120,9 @@ impl Kind {
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    Kind { word: "plain", title: "Lock", built: true, with_redisson3: true, is_timed: true, is_soaked: true, ..LOCK },
+    Kind { word: "plain", title: "Lock", with_redisson3: true, is_timed: true, is_soaked: true, ..LOCK },
     Kind {
         word: "fair",
-        built: true,
         title: "Fair lock",
         rival: "fair",
         sequence: Some(sequence::FAIR_ORDER),
@@ -135,11 +132,10 @@ pub(crate) const KINDS: &[Kind] = &[
         is_soaked: true,
         ..LOCK
     },
-    Kind { word: "spin", built: true, title: "Spin lock", rival: "spin", polls: true, ..LOCK },
-    Kind { word: "non_reentrant", built: true, title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
+    Kind { word: "spin", title: "Spin lock", rival: "spin", polls: true, ..LOCK },
+    Kind { word: "non_reentrant", title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
     Kind {
         word: "non_reentrant_fair",
-        built: true,
         title: "Non-reentrant fair lock",
         rival: "non_reentrant_fair",
         sequence: Some(sequence::FAIR_ORDER),
@@ -148,7 +144,6 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         word: "fenced",
-        built: true,
         title: "Fenced lock",
         rival: "fenced",
         sequence: Some(sequence::TOKENS),
@@ -157,7 +152,6 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         word: "read",
-        built: true,
         title: "Read lock",
         rival: "write",
         sequence: Some(sequence::READERS),
@@ -166,7 +160,6 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         word: "write",
-        built: true,
         title: "Write lock",
         rival: "write",
         sequence: Some(sequence::DOWNGRADE),
@@ -176,17 +169,15 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         word: "multi",
-        built: true,
         title: "Multi-lock",
         rival: "multi",
         sequence: Some(sequence::OVERLAP),
         is_soaked: true,
         ..COMPOSITE
     },
-    Kind { word: "red", built: true, title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
+    Kind { word: "red", title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
     Kind {
         word: "faster_multi",
-        built: true,
         title: "Faster multi-lock",
         rival: "faster_multi",
         shape: Shape::Group,
@@ -199,7 +190,6 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "semaphore",
         title: "Semaphore",
-        built: true,
         family: Family::Semaphore,
         rival: "semaphore",
         columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
@@ -211,7 +201,6 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "permits",
         title: "Expirable permits",
-        built: true,
         family: Family::Permits,
         rival: "permits",
         columns: &[
@@ -231,7 +220,6 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "latch",
         title: "Count-down latch",
-        built: true,
         family: Family::Latch,
         rival: "latch",
         columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
@@ -245,7 +233,6 @@ pub(crate) const KINDS: &[Kind] = &[
 const LOCK: Kind = Kind {
     word: "plain",
     title: "",
-    built: false,
     family: Family::Lock,
     shape: Shape::Single,
     rival: "plain",

@@ -65,7 +65,7 @@ fn run(options: &Options, score: &Score) -> Results {
     let one = Site::One(&server);
     let cast = options.cast(NEWEST);
     let chosen = |wanted: fn(&Kind) -> bool| -> Vec<&'static Kind> {
-        options.kinds().iter().copied().filter(|kind| wanted(kind) && (kind.built || options.rehearse)).collect()
+        options.kinds().iter().copied().filter(|kind| wanted(kind)).collect()
     };
     let mut results = Results::default();
     let part = |name: &str, work: &mut dyn FnMut()| {

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use crate::actor::Object;
 use crate::checks::check;
-use crate::kind::{Column, Family, Kind};
+use crate::kind::{Column, Kind};
 use crate::lanes::{self, Job};
-use crate::program::{Cast, Seat};
+use crate::program::Cast;
 use crate::site::Site;
 use crate::stage::Stage;
 use crate::verdict::{Score, Verdict};
@@ -35,17 +34,6 @@ pub(crate) fn fill(
 }
 
 fn row(stage: &Stage<'_>, kind: &'static Kind, columns: &[Column], score: &Score, title: &str) -> Row {
-    if !kind.built && !stage.is_rehearsal() {
-        if is_known(stage, kind) {
-            println!(
-                "{title}: {:<24} the Rust peer knows the kind: set `built: true` in tests/interop/src/kind.rs",
-                kind.title
-            );
-        }
-        let cells =
-            columns.iter().map(|column| if kind.has(*column) { Verdict::NotBuilt } else { Verdict::NotDefined });
-        return Row { kind, cells: cells.collect() };
-    }
     let started = Instant::now();
     let cells: Vec<Verdict> = columns.iter().map(|column| cell(stage, kind, *column, score, title)).collect();
     let passed = cells.iter().filter(|cell| **cell == Verdict::Passed).count();
@@ -53,16 +41,6 @@ fn row(stage: &Stage<'_>, kind: &'static Kind, columns: &[Column], score: &Score
     let seconds = started.elapsed().as_secs_f64();
     println!("{title}: {:<24} {passed:>2} of {checked:>2} cells passed  {seconds:>5.1} s", kind.title);
     Row { kind, cells }
-}
-
-/// Whether the Rust peer takes commands for this kind.
-fn is_known(stage: &Stage<'_>, kind: &'static Kind) -> bool {
-    let verb = match kind.family {
-        Family::Lock => "is_locked",
-        Family::Semaphore | Family::Permits => "available",
-        Family::Latch => "get_count",
-    };
-    stage.actor(Seat::Rust, &Object::new(kind, &stage.fresh(kind.word))).ask(verb, "").is_ok()
 }
 
 fn cell(stage: &Stage<'_>, kind: &'static Kind, column: Column, score: &Score, title: &str) -> Verdict {

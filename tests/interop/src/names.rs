@@ -20,9 +20,9 @@ pub(crate) struct Column {
     pub(crate) cells: Vec<Verdict>,
 }
 
-/// Tests all sorts of names with each built kind that has a single name.
+/// Tests all sorts of names with each kind that has a single name.
 pub(crate) fn fill(site: Site<'_>, cast: &Cast, kinds: &[&'static Kind], score: &Score) -> Vec<Column> {
-    let tried = kinds.iter().filter(|kind| kind.shape == Shape::Single && (kind.built || cast.is_rehearsal()));
+    let tried = kinds.iter().filter(|kind| kind.shape == Shape::Single);
     let job = |kind: &&'static Kind| -> Job<'_, Column> {
         let kind = *kind;
         Box::new(move |stage| column(stage, kind, score))

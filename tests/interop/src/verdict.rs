@@ -10,7 +10,6 @@ pub(crate) enum Verdict {
     Passed,
     Failed(String),
     NotDefined,
-    NotBuilt,
 }
 
 /// Counts the checks of the whole run.
@@ -44,7 +43,7 @@ impl Score {
                 println!("FAILED  {what}: {story}");
                 self.failed.fetch_add(1, Ordering::Relaxed)
             }
-            Verdict::NotDefined | Verdict::NotBuilt => 0,
+            Verdict::NotDefined => 0,
         };
     }
 
