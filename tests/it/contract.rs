@@ -25,15 +25,15 @@ mod threads;
 mod waiting;
 
 use std::collections::BTreeSet;
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use lockson::{Backoff, Client, Hold, Lock, TokenOptions};
+use lockson::{Backoff, Client, ErrorKind, Hold, Lock, TokenOptions};
 use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use crate::support::kinds::{self, OfName};
-use crate::support::{SOON, channel, fresh, is_free, joined, ms, read_write_channel};
+use crate::support::{SOON, channel, fresh, is_free, joined, kind_of, ms, read_write_channel};
 
 /// One kind, as the contract sees the kind.
 #[derive(Debug)]
@@ -106,6 +106,15 @@ fn for_every_single_kind(case: impl Fn(&Kind) + Sync) {
 /// Runs a case for every kind and the group with re-entry.
 fn for_every_reentrant_kind(case: impl Fn(&Kind) + Sync) {
     run(kinds_and_group().filter(|kind| kind.reenters), case);
+}
+
+/// Three calls that wait for a busy lock, and their errors. The first asks Redis, the others wait behind the first.
+fn three_waiters<'s>(scope: &'s Scope<'s, '_>, lock: &'s Lock) -> [ScopedJoinHandle<'s, ErrorKind>; 3] {
+    [
+        scope.spawn(|| kind_of(lock.lock())),
+        scope.spawn(|| kind_of(lock.try_lock_for(SOON))),
+        scope.spawn(|| kind_of(lock.owned().lock())),
+    ]
 }
 
 /// The key of a lock, or that of the member of the group that a test looks at.

@@ -7,7 +7,7 @@ use crossbeam_channel::unbounded;
 use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key};
+use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key, three_waiters};
 use crate::support::{
     Events, GRACE, SCHEDULING, SOON, TTL, brisk, brisk_client, client, fresh, joined, kind_of, ms, timed,
 };
@@ -22,22 +22,15 @@ fn close_ends_every_wait_with_closed() {
 
 /// How long until all waiters of a closed client have ended.
 fn closed_wait(kind: &Kind) -> Duration {
-    let holder = client();
-    let guard = kind.get_lock(&holder, &kind.fresh()).lock().unwrap();
+    let guard = kind.get_lock(&client(), &kind.fresh()).lock().unwrap();
     let waiting = client();
     let lock = kind.get_lock(&waiting, key(guard.name()));
     thread::scope(|scope| {
-        let waiters = [
-            scope.spawn(|| kind_of(lock.lock())),
-            scope.spawn(|| kind_of(lock.try_lock_for(SOON))),
-            scope.spawn(|| kind_of(lock.owned().lock())),
-        ];
+        let waiters = three_waiters(scope, &lock);
         kind.await_waiter(RedisServer::shared(), key(guard.name()));
         let (took, ()) = timed(|| {
             waiting.close();
-            for waiter in waiters {
-                assert_eq!(joined(waiter), ErrorKind::Closed);
-            }
+            assert_eq!(waiters.map(joined), [ErrorKind::Closed; 3]);
         });
         assert!(guard.is_held(), "another client's hold");
         took

@@ -8,7 +8,7 @@ use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
 use super::{KINDS, delete, for_every_reentrant_kind, is_free, key, owner};
-use crate::support::{SOON, brisk_client, client, elsewhere, fields, kind_of, ms, ttl_ms};
+use crate::support::{SOON, client, elsewhere, fields, kind_of, ms, ttl_ms};
 
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {
@@ -94,48 +94,23 @@ fn re_entry_after_a_loss_says_so_and_takes_nothing() {
 }
 
 #[test]
-fn re_entry_finds_out_that_the_lock_is_gone() {
+fn a_re_entry_finds_out_what_became_of_the_lock() {
     for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let guard = lock.lock().unwrap();
-        delete(&lock);
-        assert!(guard.is_held(), "the client does not know of the loss");
-        assert_eq!(kind_of(lock.lock()), ErrorKind::Lost(Loss::Gone));
-        assert!(!lock.is_locked().unwrap(), "the lock was not taken again");
-        assert_eq!(guard.lost(), Some(Loss::Gone));
-        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Gone));
-    });
-}
-
-#[test]
-fn a_re_entry_finds_another_owner() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let others = kind.get_lock(&client(), key(lock.name()));
-        let guard = lock.lock().unwrap();
-        delete(&lock);
-        let theirs = others.lock().unwrap();
-        let before = fields(RedisServer::shared(), key(lock.name()));
-        assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
-        assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(Loss::Taken));
-        assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
-        theirs.unlock().unwrap();
-    });
-}
-
-#[test]
-fn every_guard_of_a_lost_hold_says_so() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
-        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
-        delete(&lock);
-        assert_eq!(inner.wait_lost(SOON), Some(Loss::Gone));
-        assert!(!outer.is_held() && !inner.is_held());
-        assert_eq!(kind_of(inner.unlock()), ErrorKind::Lost(Loss::Gone));
-        assert_eq!(kind_of(lock.try_lock()), ErrorKind::Lost(Loss::Gone), "the outer guard is there yet");
-        assert_eq!(kind_of(outer.unlock()), ErrorKind::Lost(Loss::Gone));
-        assert!(is_free(&lock));
+        for loss in [Loss::Gone, Loss::Taken] {
+            let lock = kind.get_lock(&client(), &kind.fresh());
+            let others = kind.get_lock(&client(), key(lock.name()));
+            let guard = lock.lock().unwrap();
+            delete(&lock);
+            let theirs = (loss == Loss::Taken).then(|| others.lock().unwrap());
+            let before = fields(RedisServer::shared(), key(lock.name()));
+            assert!(guard.is_held(), "the client does not know of the loss");
+            let again = if theirs.is_some() { lock.try_lock() } else { lock.lock().map(Some) };
+            assert_eq!(kind_of(again), ErrorKind::Lost(loss));
+            assert_eq!(lock.is_locked().unwrap(), theirs.is_some(), "the lock was not taken again");
+            assert_eq!(guard.lost(), Some(loss));
+            assert_eq!(kind_of(guard.unlock()), ErrorKind::Lost(loss));
+            assert_eq!(fields(RedisServer::shared(), key(lock.name())), before);
+        }
     });
 }
 

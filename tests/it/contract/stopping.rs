@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, RedLock, Result};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, is_free, key};
+use super::{for_every_kind, is_free, key, three_waiters};
 use crate::support::{SOON, client, fresh, joined, kind_of, ms, ttl_ms};
 
 #[test]
@@ -19,11 +19,7 @@ fn stop_waiting_ends_waits_now_and_later_but_no_hold() {
         let (busy, own) = (kind.get_lock(&ours, key(theirs.name())), kind.get_lock(&ours, &kind.fresh()));
         let held = own.lock().unwrap();
         thread::scope(|scope| {
-            let waiters = [
-                scope.spawn(|| kind_of(busy.lock())),
-                scope.spawn(|| kind_of(busy.try_lock_for(SOON))),
-                scope.spawn(|| kind_of(busy.owned().lock())),
-            ];
+            let waiters = three_waiters(scope, &busy);
             kind.await_waiter(RedisServer::shared(), key(theirs.name()));
             ours.stop_waiting();
             assert_eq!(waiters.map(joined), [ErrorKind::Cancelled; 3]);

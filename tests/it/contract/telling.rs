@@ -5,12 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, unbounded};
-use lockson::{Client, Lock, Loss};
+use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{delete, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key};
 use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, ms, timed,
+    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed,
 };
 
 #[test]
@@ -19,7 +19,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         let notes = Events::default();
         let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
         let lock = kind.get_lock(&client, &kind.fresh());
-        let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
+        let [outer, middle, inner] = [(); 3].map(|()| lock.lock().unwrap());
         let (told, heard) = unbounded();
         outer.on_lost(tell(&told));
         inner.on_lost(tell(&told));
@@ -34,32 +34,46 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
         eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
 
         // No later call on the lost hold reports the loss again.
-        assert!(lock.try_lock().is_err() && inner.extend(ms(100)).is_err() && inner.unlock().is_err());
+        assert!(!outer.is_held() && !inner.is_held());
+        let later = [kind_of(inner.extend(ms(100))), kind_of(inner.unlock()), kind_of(lock.try_lock())];
+        assert_eq!(later, [ErrorKind::Lost(Loss::Gone); 3], "the outer guards are there yet");
+        assert_eq!(kind_of(middle.unlock()), ErrorKind::Lost(Loss::Gone));
         drop(outer);
         assert!(heard.recv_timeout(TICK * 3).is_err());
         assert_eq!(notes.of(key(lock.name())), ["acquired", "lost: Gone", "release failed"]);
+        assert!(is_free(&lock));
     });
 }
 
 #[test]
-fn an_expired_lease_is_told_at_its_very_moment() {
+fn an_expired_lease_is_told_before_the_lock_is_free() {
     for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
-        let lease = ms(500);
-        let is_told_before_the_end = || {
-            let started = Instant::now();
-            let guard = lock.with_lease(lease).lock().unwrap();
-            let (told, heard) = unbounded();
-            guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
-            let (loss, at) = heard.recv_timeout(SOON).unwrap();
-            let after = at.duration_since(started);
-            assert_eq!(loss, Loss::Expired);
-            assert!(after >= ms(400) && after <= lease + SCHEDULING, "{after:?}");
-            // Redis reports the end of the key, too, but only after the lease.
-            after < lease
-        };
-        // A busy machine may be late now and then, but not always.
-        assert!((0..20).any(|_| is_told_before_the_end()), "told only when the lease was over");
+        let notes = Events::default();
+        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let lock = kind.get_lock(&client, &kind.fresh());
+        let mut server = RedisServer::shared().connection();
+        for (lease, half_a_margin) in [(ms(300), 15), (ms(1_000), 25)] {
+            let mut is_told_before_the_end = || {
+                let (told, heard) = unbounded();
+                let started = Instant::now();
+                let guard = lock.with_lease(lease).lock().unwrap();
+                assert!(guard.remaining() < lease);
+                guard.on_lost(move |loss| told.send((*loss, Instant::now())).unwrap());
+                assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+                let left: i64 = redis::cmd("PTTL").arg(key(lock.name())).query(&mut server).unwrap();
+                let (loss, at) = heard.recv_timeout(SOON).unwrap();
+                let after = at.duration_since(started);
+                assert_eq!(loss, Loss::Expired);
+                assert!(after >= lease * 4 / 5 && after <= lease + SCHEDULING, "{after:?}");
+                // Redis reports the end of the key, too, but only after the lease.
+                left > half_a_margin && after < lease
+            };
+            // A busy machine may be late now and then, but not always.
+            assert!((0..20).any(|_| is_told_before_the_end()), "told only when a lease of {lease:?} was over");
+        }
+        let unasked = kind.get_lock(&client, &kind.fresh());
+        let _guard = unasked.with_lease(ms(300)).lock().unwrap();
+        eventually(SOON, "the observer is told", || notes.losses_of(key(unasked.name())) == 1);
     });
 }
 
@@ -99,17 +113,6 @@ fn a_callback_runs_on_a_thread_of_the_client() {
         for _ in 0..2 {
             assert_ne!(heard.recv_timeout(SOON).unwrap(), thread::current().id());
         }
-    });
-}
-
-#[test]
-fn the_observer_hears_of_an_expired_lease_without_being_asked() {
-    for_every_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
-        let lock = kind.get_lock(&client, &kind.fresh());
-        let _guard = lock.with_lease(ms(300)).lock().unwrap();
-        eventually(SOON, "the observer is told", || notes.losses_of(key(lock.name())) == 1);
     });
 }
 

@@ -30,9 +30,9 @@ fn another_thread_cannot_unlock_it() {
 }
 
 #[test]
-fn an_owned_guard_moves_between_threads() {
+fn an_owned_guard_moves_and_is_renewed_after_its_thread() {
     for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
         let guard = lock.owned().lock().unwrap();
         elsewhere(move || {
             assert!(guard.is_held());
@@ -40,23 +40,10 @@ fn an_owned_guard_moves_between_threads() {
         });
         assert!(is_free(&lock));
         let guard = elsewhere(|| lock.owned().lock().unwrap());
-        assert!(guard.is_held(), "the owner's thread has ended");
-        let outcome = elsewhere(move || {
-            drop(guard);
-            is_free(&lock)
-        });
-        assert!(outcome);
-    });
-}
-
-#[test]
-fn an_owned_guard_is_renewed_after_the_end_of_its_thread() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&brisk_client(), &kind.fresh());
-        let guard = elsewhere(|| lock.owned().lock().unwrap());
         assert!(kind.get_lock(&client(), key(lock.name())).try_lock_for(TTL * 5 / 4).unwrap().is_none());
-        assert!(guard.is_held());
-        guard.unlock().unwrap();
+        assert!(guard.is_held(), "the owner's thread has ended");
+        elsewhere(move || drop(guard));
+        assert!(is_free(&lock));
     });
 }
 

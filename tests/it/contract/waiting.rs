@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockson::{Cancel, ErrorKind};
 use lockson_harness::RedisServer;
 
-use super::{Kind, for_every_kind, is_free, key};
+use super::{Kind, for_every_kind, is_free, key, three_waiters};
 use crate::support::{GRACE, SCHEDULING, SOON, client, fields, handed_over, joined, kind_of, median, ms, timed};
 
 #[test]
@@ -138,19 +138,12 @@ fn cancelled_wait(kind: &Kind) -> Duration {
     let others = kind.get_lock(&client(), key(lock.name()));
     let cancellable = others.with_cancel(&stop);
     thread::scope(|scope| {
-        // The first waiter asks Redis, the others wait in the local queue behind the first.
-        let waiters = [
-            scope.spawn(|| kind_of(cancellable.lock())),
-            scope.spawn(|| kind_of(cancellable.try_lock_for(SOON))),
-            scope.spawn(|| kind_of(cancellable.owned().lock())),
-        ];
+        let waiters = three_waiters(scope, &cancellable);
         let patient = scope.spawn(|| others.try_lock_for(SOON * 2).unwrap().is_some());
         kind.await_waiter(RedisServer::shared(), key(lock.name()));
         let (took, ()) = timed(|| {
             stop.clone().cancel();
-            for waiter in waiters {
-                assert_eq!(joined(waiter), ErrorKind::Cancelled);
-            }
+            assert_eq!(waiters.map(joined), [ErrorKind::Cancelled; 3]);
         });
         assert!(stop.is_cancelled());
         assert!(!patient.is_finished(), "a waiter without the cancelled handle waits on");
