@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::conn::scripted::{Reaction, Scripted, Seen};
-use crate::conn::{PubSubChoice, Route, Server, Standalone, Topology};
+use crate::conn::{PubSubChoice, Server, Standalone};
 use crate::error::{ErrorKind, Loss};
-use crate::sync::Mutex;
-use crate::transport::{Identity, ServerNumber};
 
 const TIMEOUT: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_secs(10);
@@ -66,40 +64,6 @@ fn scene_within(
     });
     let builder = Client::builder(&server.url()).command_timeout(limit).drop_timeout(limit);
     (Arc::new(server), builder.connect_lazily().unwrap())
-}
-
-/// Two servers; the second one has all keys until they move to the first.
-struct Moving {
-    servers: [Arc<Server>; 2],
-    moved: Arc<AtomicBool>,
-    /// The numbers of the servers with copies for the background.
-    left: Arc<Mutex<Vec<usize>>>,
-}
-
-impl Topology for Moving {
-    fn route(&self, _: &[u8]) -> Route {
-        Route::to(&self.servers[usize::from(!self.moved.load(Ordering::Relaxed))])
-    }
-
-    fn server(&self, number: ServerNumber) -> Option<Arc<Server>> {
-        self.servers.get(number.0).cloned()
-    }
-
-    fn servers(&self) -> Vec<Arc<Server>> {
-        self.servers.to_vec()
-    }
-
-    fn leave_behind(&self, copy: Identity) {
-        self.left.lock().push(copy.number.0);
-    }
-
-    fn greet(&self, _: Duration) -> crate::error::Result<()> {
-        Ok(())
-    }
-
-    fn close(&self) {
-        self.servers.iter().for_each(|server| server.close());
-    }
 }
 
 /// The usual reply of a server that runs the request.
@@ -330,38 +294,6 @@ fn one_mute_connection_closes_those_that_lie_idle() {
     let seen = server.seen();
     let fence = seen.iter().find(|seen| what(seen) == What::Fence).expect("fenced");
     assert!(!before.contains(&fence.connection), "what made one mute may have made all of them mute");
-}
-
-#[test]
-fn a_copy_at_a_former_server_delays_nobody() {
-    let moved = Arc::new(AtomicBool::new(false));
-    let moves = Arc::clone(&moved);
-    let old = Scripted::start(move |seen| match what(seen) {
-        What::Acquire => {
-            moves.store(true, Ordering::Relaxed);
-            Reaction::Mute
-        }
-        what => usual(what),
-    });
-    let new = Scripted::start(|seen| usual(what(seen)));
-    let servers = [&new, &old]
-        .map(|server| server.url())
-        .into_iter()
-        .enumerate()
-        .map(|(number, url)| Arc::new(Server::numbered_for_test(ServerNumber(number), &url)));
-    let servers: [_; 2] = servers.collect::<Vec<_>>().try_into().ok().unwrap();
-    let left = Arc::<Mutex<Vec<usize>>>::default();
-    let builder = Client::builder(&old.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
-    let client = builder.open(Box::new(Moving { servers, moved, left: Arc::clone(&left) })).unwrap();
-    let guard = client.get_lock("scene").try_lock().unwrap().expect("the new server grants it");
-    assert_eq!(asked(&old), [What::Acquire], "nobody waits for a fence there");
-    assert!(!asked(&new).contains(&What::Fence), "{:?}", asked(&new));
-    eventually("the background fences the copy where it went", || *left.lock() == [1]);
-    guard.unlock().unwrap();
-    // The copy may still run, if the key comes back: the release is repeated.
-    let releases = || asked(&new).iter().filter(|what| **what == What::Last).count();
-    eventually("the release is repeated", || releases() > 1);
-    assert!(!asked(&old).contains(&What::Last));
 }
 
 mod redirects;

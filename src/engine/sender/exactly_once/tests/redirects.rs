@@ -131,13 +131,17 @@ fn members_that_name_each_other_get_few_requests() {
 
 #[test]
 fn a_copy_at_a_dead_member_is_fenced_while_the_caller_goes_on() {
-    let pair = pair_within(PATIENCE / 4, |member, what, number, _| match (member, what, number) {
-        (0, What::Acquire, _) | (0, What::Fence, 0) => Reaction::Mute,
-        (_, what, _) => usual(what),
+    let deaf = Arc::new(AtomicBool::new(true));
+    let is_deaf = Arc::clone(&deaf);
+    let pair = pair_within(PATIENCE / 4, move |member, what, _, _| match (member, what) {
+        (0, What::Acquire) => Reaction::Mute,
+        (0, What::Fence) if is_deaf.load(Ordering::SeqCst) => Reaction::Mute,
+        (_, what) => usual(what),
     });
     pair.master.store(1, Ordering::SeqCst);
     let lock = pair.client.get_lock("left");
     let guard = lock.try_lock_for(SOON).unwrap().expect("the second member grants it");
+    deaf.store(false, Ordering::SeqCst);
     assert_eq!(pair.asked(1, What::Fence), 0, "a fence there says nothing about the copy");
     let copies = pair.asked(0, What::Acquire);
     eventually("each copy is fenced where it went", || pair.asked(0, What::Fence) > copies);
