@@ -166,8 +166,7 @@ fn cancel_and_close_end_a_caller_between_attempts() {
 
 /// How long until all callers have ended that found no server and are about to try again.
 fn ended_pauses(cancels: bool) -> Duration {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let held = client.get_lock("held").owned().lock().unwrap();
     let stop = Cancel::new();
     thread::scope(|scope| {

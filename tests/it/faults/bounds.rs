@@ -27,8 +27,7 @@ fn no_call_overruns_its_bound_and_nothing_stays_behind() {
 }
 
 fn calls_keep_their_bounds(fault: Fault, kinds: &[ErrorKind]) {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     let [unlocked, dropped] = ["unlocked", "dropped"].map(|name| client.get_lock(name).lock().unwrap());
     fault(&rig);
     let check = |what: &str, bound: Duration, call: &mut dyn FnMut() -> Result<(), Error>| {
@@ -106,8 +105,7 @@ fn replaced(rig: &Rig, bytes: &[u8]) {
 #[test]
 fn a_call_of_two_requests_has_the_bound_of_one() {
     at_once([true, false], |inspects| {
-        let rig = Rig::start();
-        let held = rig.direct().get_lock("held").lock().unwrap();
+        let (rig, held) = Rig::start().and(|rig| rig.direct().get_lock("held").lock().unwrap());
         let limit = ms(4_000);
         let client = rig.builder().command_timeout(limit).connect().unwrap();
         // The first request has its answer after a third of the limit or more, the second one has none.
@@ -157,8 +155,7 @@ fn a_server_that_reads_nothing_costs_connect_its_bound() {
 
 #[test]
 fn a_try_without_a_server_fails_at_once() {
-    let rig = Rig::start();
-    let client = rig.builder().command_timeout(SOON).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().command_timeout(SOON).connect().unwrap());
     gone(&rig, NewConnections::Refuse);
     let (took, answer) = timed(|| client.get_lock("wanted").try_lock().map(drop));
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
@@ -167,8 +164,7 @@ fn a_try_without_a_server_fails_at_once() {
 
 #[test]
 fn the_outage_before_a_call_does_not_count() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock("wanted");
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock("wanted"));
     gone(&rig, NewConnections::Refuse);
     for attempt in 0..2 {
         let (took, answer) = timed(|| lock.lock().map(drop));
@@ -219,8 +215,7 @@ fn a_server_that_answers_without_end_is_hung_up_on() {
 
 #[test]
 fn a_busy_lock_is_no_outage() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock("busy");
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock("busy"));
     let holder = rig.direct();
     // Twice as long as an outage may be.
     let held = holder.get_lock("busy").with_lease(PATIENCE * 4).lock().unwrap();
@@ -230,8 +225,7 @@ fn a_busy_lock_is_no_outage() {
 
 #[test]
 fn an_outage_ends_the_wait_of_every_thread_in_line() {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     let held = rig.direct().get_lock("busy").lock().unwrap();
     thread::scope(|scope| {
         let waiters: Vec<_> = (0..5).map(|_| scope.spawn(|| client.get_lock("busy").lock().map(drop))).collect();

@@ -94,8 +94,7 @@ fn close_is_bounded(soon: Duration, fault: fn(&Rig)) {
 #[test]
 fn close_gives_all_holds_back_at_once() {
     const HOLDS: usize = 50;
-    let rig = Rig::start();
-    let client = rig.builder().drop_timeout(SOON).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().drop_timeout(SOON).connect().unwrap());
     let guards: Vec<_> = (0..HOLDS).map(|number| client.get_lock(format!("held:{number}")).lock().unwrap()).collect();
     let release = rig.script("release");
     let replies = rig.proxy.rule(release.clone().always(), Then::HoldReply);
@@ -139,8 +138,7 @@ fn dropping_a_guard_is_bounded_and_made_up_for_later() {
 
 #[test]
 fn a_panic_drops_its_guard_once_and_in_time_on_a_mute_server() {
-    let rig = Rig::start();
-    let client = rig.builder().drop_timeout(PATIENCE).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().drop_timeout(PATIENCE).connect().unwrap());
     let (took, outcome) = timed(|| {
         catch_unwind(AssertUnwindSafe(|| {
             let _outer = client.get_lock("panicked").lock().unwrap();
@@ -158,8 +156,7 @@ fn a_panic_drops_its_guard_once_and_in_time_on_a_mute_server() {
 
 #[test]
 fn the_last_handle_goes_in_time_though_the_server_is_mute() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     client.get_lock("used").lock().unwrap().unlock().unwrap();
     rig.proxy.mute(Scope::All, Direction::Both);
     let (took, ()) = timed(|| drop(client));

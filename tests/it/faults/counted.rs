@@ -70,8 +70,7 @@ fn an_acquire_cut_at_any_byte_takes_its_permits_once() {
 
 #[test]
 fn permits_granted_during_a_close_are_given_back() {
-    let rig = Rig::start();
-    let client = rig.builder().drop_timeout(SOON).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().drop_timeout(SOON).connect().unwrap());
     let semaphore = semaphore(&rig, &client, 3);
     let kept = semaphore.acquire(1).unwrap();
     let reply = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua"), Then::HoldReply);
@@ -89,8 +88,7 @@ fn permits_granted_during_a_close_are_given_back() {
 
 #[test]
 fn a_request_in_doubt_shares_its_memory_with_no_other() {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     let semaphore = semaphore(&rig, &client, 10);
     let replies = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua").times(100), Then::SwallowReply);
     let withdrawal = rig.proxy.rule(script!(&rig, "semaphore/withdraw.lua"), Then::HoldRequest);
@@ -229,8 +227,7 @@ fn a_release_that_was_given_up_comes_once_later() {
 
 #[test]
 fn a_late_copy_of_a_request_does_nothing() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let (semaphore, latch) = (semaphore(&rig, &client, 10), client.get_count_down_latch("latch"));
     let once = || {
         semaphore.try_acquire(3).unwrap().expect("ten are free").release().unwrap();
@@ -265,8 +262,7 @@ fn a_late_copy_of_a_request_does_nothing() {
 #[test]
 fn a_repeated_take_is_granted_where_writes_are_refused_by_then() {
     for (setting, refuses, admits) in [("maxmemory", "1", "0"), ("min-replicas-to-write", "1", "0")] {
-        let rig = Rig::start();
-        let client = rig.client();
+        let (rig, client) = Rig::start().and(Rig::client);
         let semaphore = semaphore(&rig, &client, 5);
         let lost = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua"), Then::SwallowReply);
         let permits = thread::scope(|scope| {
@@ -289,8 +285,7 @@ fn meek(rig: &Rig) -> String {
 
 #[test]
 fn a_withdrawal_makes_no_deleted_semaphore_anew() {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     let semaphore = semaphore(&rig, &client, 5);
     let withdraw = script!(&rig, "semaphore/withdraw.lua");
     let silent = rig.proxy.rule(script!(&rig, "semaphore/acquire.lua").always(), Then::SwallowReply);
@@ -308,8 +303,7 @@ fn a_withdrawal_makes_no_deleted_semaphore_anew() {
 
 #[test]
 fn a_drop_of_permits_is_bounded() {
-    let rig = Rig::start();
-    let client = rig.builder().drop_timeout(ms(300)).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().drop_timeout(ms(300)).connect().unwrap());
     let semaphore = semaphore(&rig, &client, 2);
     let permits = semaphore.acquire(1).unwrap();
     let rule = rig.proxy.rule(When::script().times(99), Then::SwallowRequest);

@@ -14,8 +14,7 @@ const NAME: &str = "once";
 
 #[test]
 fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     at_each(
         |request, reply| cuts(0..=request, reply),
         &rig,
@@ -34,8 +33,7 @@ fn an_acquire_cut_at_any_byte_takes_the_lock_once() {
 
 #[test]
 fn a_reentry_cut_at_any_byte_counts_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     let longer = lock.with_lease(Duration::from_secs(60));
     at_every_byte(
         &rig,
@@ -56,8 +54,7 @@ fn a_reentry_cut_at_any_byte_counts_once() {
 
 #[test]
 fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     let longer = lock.with_lease(Duration::from_secs(60));
     let twice = || (lock.lock().unwrap(), longer.lock().unwrap());
     at_every_byte(&rig, &rig.release(true), twice, |(outer, inner)| {
@@ -72,8 +69,7 @@ fn a_partial_release_cut_at_any_byte_gives_one_hold_back() {
 
 #[test]
 fn a_last_release_cut_at_any_byte_opens_the_lock_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     let points = at_every_byte(
         &rig,
         &rig.release(false),
@@ -116,8 +112,7 @@ fn a_renewal_of_the_watchdog_cut_at_any_byte_costs_no_hold() {
 
 #[test]
 fn a_force_unlock_cut_at_any_byte_is_sent_once() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     let holder = rig.direct();
     let force = rig.script("force_release");
     let mut opened = 0;
@@ -154,8 +149,7 @@ fn a_force_unlock_cut_at_any_byte_is_sent_once() {
 
 #[test]
 fn a_force_unlock_without_an_answer_never_arrives_later() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock(NAME));
     let first = rig.direct().get_lock(NAME).lock().unwrap();
     let rule = rig.proxy.rule(rig.script("force_release"), Then::HoldRequest);
     assert_eq!(lock.force_unlock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -171,8 +165,7 @@ fn a_force_unlock_without_an_answer_never_arrives_later() {
 
 #[test]
 fn a_force_unlock_whose_answer_is_lost_ends_the_own_hold_too() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     for lock in [client.get_lock(NAME), client.get_lock(NAME).with_lease(SOON * 2)] {
         let guard = lock.lock().unwrap();
         rig.proxy.rule(rig.script("force_release"), Then::CutReplyAfter(0));

@@ -58,8 +58,7 @@ fn hears(rig: &Rig, client: &Client) {
 
 #[test]
 fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     let guard = lock.owned().lock().unwrap();
@@ -87,8 +86,7 @@ fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
 
 #[test]
 fn a_hand_on_cut_at_any_byte_has_one_holder() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     thread::scope(|scope| {
@@ -109,8 +107,7 @@ fn a_hand_on_cut_at_any_byte_has_one_holder() {
 #[test]
 fn a_thread_that_leaves_while_it_is_chosen_leaves_nothing() {
     for answered in [true, false] {
-        let rig = Rig::start();
-        let client = rig.impatient().connect().unwrap();
+        let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
         hears(&rig, &client);
         let lock = client.get_lock(NAME);
         let cancel = lockson::Cancel::new();
@@ -138,8 +135,7 @@ fn a_thread_that_leaves_while_it_is_chosen_leaves_nothing() {
 
 #[test]
 fn a_hand_on_without_an_answer_leaves_the_lock_to_its_waiter() {
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     let guard = lock.lock().unwrap();
@@ -158,8 +154,7 @@ fn a_hand_on_without_an_answer_leaves_the_lock_to_its_waiter() {
 #[test]
 fn a_lock_that_was_lost_is_not_handed_on() {
     for taken in [false, true] {
-        let rig = Rig::start();
-        let client = rig.client();
+        let (rig, client) = Rig::start().and(Rig::client);
         hears(&rig, &client);
         let lock = client.get_lock(NAME);
         let guard = lock.owned().lock().unwrap();
@@ -184,8 +179,7 @@ fn a_lock_that_was_lost_is_not_handed_on() {
 
 #[test]
 fn a_refused_hand_on_becomes_a_release() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     let guard = lock.lock().unwrap();
@@ -204,8 +198,7 @@ fn a_refused_hand_on_becomes_a_release() {
 /// clears away the owner that it would have handed the lock to.
 #[test]
 fn a_chosen_thread_is_not_tied_to_a_release_that_hangs() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     let guard = lock.with_lease(ms(200)).owned().lock().unwrap();
@@ -253,8 +246,7 @@ fn a_thread_that_asked_ahead_is_served_first() {
 /// The thread that asked ahead hears "busy" while the lock is handed to the first in line, and comes in front of it.
 #[test]
 fn a_lock_is_handed_to_a_thread_that_another_came_before() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let lock = client.get_lock(NAME);
     let guard = lock.owned().lock().unwrap();
     let ahead = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
@@ -286,8 +278,7 @@ fn a_lock_is_handed_to_a_thread_that_another_came_before() {
 /// The first thread in line sleeps on, so that the lock can be handed to it.
 #[test]
 fn threads_that_give_up_wake_nobody() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
     let guard = lock.owned().lock().unwrap();
@@ -337,8 +328,7 @@ fn another_client_is_served_beside_a_lock_that_is_handed_on() {
 #[test]
 fn other_waits_for_the_name_are_not_handed_the_lock() {
     for what in ["spin", "fenced", "several"] {
-        let rig = Rig::start();
-        let client = rig.client();
+        let (rig, client) = Rig::start().and(Rig::client);
         hears(&rig, &client);
         let (guard, mark) = (client.get_lock(NAME).lock().unwrap(), rig.proxy.mark());
         thread::scope(|scope| {

@@ -35,8 +35,7 @@ fn the_late_answer_of_a_renewal_is_not_that_of_the_next_one() {
 
 #[test]
 fn a_release_found_nothing_after_its_deadline_and_says_so() {
-    let rig = Rig::start();
-    let lock = rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.builder().command_timeout(SOON).connect().unwrap().get_lock(NAME));
     let lease = ms(1_000);
     let taken = Instant::now();
     let guard = lock.with_lease(lease).owned().lock().unwrap();

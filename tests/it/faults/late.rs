@@ -13,8 +13,7 @@ const NAME: &str = "late";
 
 #[test]
 fn a_late_original_is_fenced_before_its_repetition() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock(NAME));
     for _ in 0..10 {
         let (rule, original, fence) = take_with_the_original_held(&rig, &lock);
         assert_eq!(rig.proxy.fate(&fence), Fate::Answered(b":1\r\n".to_vec()), "the fence found the connection");
@@ -28,8 +27,7 @@ fn a_late_original_is_fenced_before_its_repetition() {
 
 #[test]
 fn an_unanswered_fence_is_repeated_before_the_request() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock(NAME));
     for then in [Then::CutBeforeRequest, Then::CutRequestAfter(20), Then::SwallowRequest, Then::CutReplyAfter(0)] {
         let fence = rig.proxy.rule(fences(), then);
         let (rule, original, _) = take_with_the_original_held(&rig, &lock);
@@ -42,8 +40,7 @@ fn an_unanswered_fence_is_repeated_before_the_request() {
 
 #[test]
 fn background_cleanup_fences_first_however_long_it_takes() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_lock(NAME));
     let held = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     let fence = rig.proxy.rule(fences().times(3), Then::SwallowRequest);
     assert_eq!(lock.try_lock().unwrap_err().kind(), ErrorKind::Unknown);
@@ -115,8 +112,7 @@ fn a_leftover_does_not_disturb_the_next_holder() {
 
 #[test]
 fn late_copies_never_touch_a_newer_hold_of_their_thread() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME));
     let outer = lock.lock().unwrap();
     lock.lock().unwrap().unlock().unwrap();
     outer.extend(Duration::from_secs(90)).unwrap();
@@ -160,8 +156,7 @@ fn a_late_partial_release_never_shortens_the_hold() {
 
 #[test]
 fn a_late_take_never_shortens_an_extension() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let sides = client.get_read_write_lock("sides");
     let locks = [
         client.get_lock("plain"),
@@ -223,8 +218,7 @@ fn an_inner_release_limits_no_later_time_without_fences() {
 
 #[test]
 fn an_answer_that_is_older_than_its_lease_is_no_lock() {
-    let rig = Rig::start();
-    let lock = rig.client().get_lock(NAME).with_lease(ms(200));
+    let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock(NAME).with_lease(ms(200)));
     let other = rig.direct();
     std::thread::scope(|scope| {
         let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldReply);
@@ -299,8 +293,7 @@ fn a_copy_at_a_former_master_is_cleared_when_it_is_one_again() {
 
 #[test]
 fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
-    let rig = Rig::start();
-    let lock = rig.impatient().connect().unwrap().get_read_write_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.impatient().connect().unwrap().get_read_write_lock(NAME));
     let other = rig.direct().get_read_write_lock(NAME);
     let writing = lock.write().lock().unwrap();
     lock.read().with_lease(Duration::from_secs(60)).lock().unwrap().keep_until_expiry();
@@ -318,8 +311,7 @@ fn reading_that_was_kept_goes_on_when_writing_ends_in_doubt() {
 /// The background is writing an inner release that failed at first, and does not know of the next release.
 #[test]
 fn an_inner_release_beside_the_background_is_written() {
-    let rig = Rig::start();
-    let lock = rig.builder().drop_timeout(ms(200)).connect().unwrap().get_lock(NAME);
+    let (rig, lock) = Rig::start().and(|rig| rig.builder().drop_timeout(ms(200)).connect().unwrap().get_lock(NAME));
     let outer = lock.lock().unwrap();
     let (second, third) = (lock.lock().unwrap(), lock.lock().unwrap());
     rig.proxy.mute(Scope::All, Direction::Both);

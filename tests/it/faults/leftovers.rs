@@ -26,8 +26,7 @@ fn a_leftover_of_a_lost_hold_is_cleared_in_the_background() {
 
 #[test]
 fn a_leftover_of_a_wait_in_vain_is_cleared_in_the_background() {
-    let rig = rig_without_fences();
-    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    let (rig, held) = rig_without_fences().and(|rig| rig.direct().get_lock(NAME).lock().unwrap());
     let lock = without_fences(&rig).get_lock(NAME);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     assert!(lock.try_lock_for(PATIENCE * 4).unwrap().is_none(), "another client holds the lock");
@@ -38,8 +37,7 @@ fn a_leftover_of_a_wait_in_vain_is_cleared_in_the_background() {
 
 #[test]
 fn a_leftover_of_a_wait_that_panicked_is_cleared_too() {
-    let rig = rig_without_fences();
-    let held = rig.direct().get_lock(NAME).lock().unwrap();
+    let (rig, held) = rig_without_fences().and(|rig| rig.direct().get_lock(NAME).lock().unwrap());
     let pauses = Backoff::new(|_| panic!("this panic is part of the test"));
     let lock = without_fences(&rig).get_spin_lock_with(NAME, pauses);
     let original = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);

@@ -145,8 +145,7 @@ fn end_by_requests(rig: &Rig, trial: usize, lease: Duration) -> Instant {
 #[test]
 fn no_client_believes_in_a_lock_the_server_has_dropped() {
     const LOCKS: usize = 100;
-    let rig = Rig::start();
-    let client = rig.impatient().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
     let names: Vec<_> = (0..LOCKS).map(|number| format!("short {number}")).collect();
     let lease = |number: usize| ms(400 + 5 * number as u64);
     let take = |number: usize| client.get_lock(&names[number]).with_lease(lease(number)).owned().lock().unwrap();
@@ -170,8 +169,7 @@ fn no_client_believes_in_a_lock_the_server_has_dropped() {
 #[test]
 fn the_time_of_a_slow_answer_is_not_believed_in() {
     const SLOW: Duration = Duration::from_millis(400);
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let lock = client.get_lock("slow").with_lease(Duration::from_secs(2));
     let delayed = |verb| rig.proxy.rule(rig.script(verb), Then::DelayReply(SLOW));
     let check = |guard: &lockson::Guard, what: &str| {

@@ -188,8 +188,7 @@ fn a_user_who_may_not_send_scripts_needs_them_loaded() {
 #[test]
 fn a_foreign_lock_without_a_ttl_is_asked_for_every_second() {
     at_once([["somebody:1", "no-number"], ["somebody:1", "9223372036854775807"]], |field| {
-        let rig = Rig::start();
-        let lock = rig.client().get_lock("data");
+        let (rig, lock) = Rig::start().and(|rig| rig.client().get_lock("data"));
         rig.server.run(&["HSET", "data", field[0], field[1]]); // without a time to live
         assert!(lock.try_lock().unwrap().is_none());
         assert_eq!(lock.remaining_time_to_live().unwrap(), Some(Duration::MAX));

@@ -54,8 +54,7 @@ fn a_late_original_of_one_lock_leaves_nothing_after_the_release() {
 
 #[test]
 fn a_bundle_cut_at_any_byte_is_taken_once() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let multi = multi(&client);
     at_every_byte(
         &rig,
@@ -74,8 +73,7 @@ fn a_bundle_cut_at_any_byte_is_taken_once() {
 
 #[test]
 fn a_bundle_release_cut_at_any_byte_opens_each_lock_once() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let multi = multi(&client);
     let points = at_every_byte(
         &rig,
@@ -93,8 +91,7 @@ fn a_bundle_release_cut_at_any_byte_opens_each_lock_once() {
 
 #[test]
 fn requests_in_a_row_cut_at_any_byte_are_taken_once() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let multi = Lock::multi([client.get_fair_lock("a"), client.get_lock("b"), client.get_fenced_lock("c").into()]);
     let fair = rig.script_of(include_str!("../../../lua/fair/acquire.lua"));
     let fenced = rig.script_of(include_str!("../../../lua/fenced/acquire.lua"));
@@ -217,8 +214,7 @@ fn a_release_in_doubt_is_repeated_for_every_lock() {
 /// Each answer takes nearly as long as an attempt waits for it.
 #[test]
 fn a_slow_server_delays_a_multi_lock_no_longer_than_a_lock() {
-    let rig = Rig::start();
-    let client = rig.builder().command_timeout(ms(1_000)).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().command_timeout(ms(1_000)).connect().unwrap());
     let locks: Vec<Lock> = (0..8).map(|number| client.get_lock(format!("slow:{number}"))).collect();
     let (held, missing) = locks.split_at(6);
     let guards: Vec<_> = held.iter().map(|lock| lock.lock().unwrap()).collect();

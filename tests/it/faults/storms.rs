@@ -144,8 +144,7 @@ fn resets_at_any_byte_are_like_ends() {
 
 #[test]
 fn renewals_do_not_wait_for_a_connection_of_a_full_pool() {
-    let rig = Rig::start();
-    let builder = rig.builder().max_connections(1).command_timeout(ms(1_500));
+    let (rig, builder) = Rig::start().and(|rig| rig.builder().max_connections(1).command_timeout(ms(1_500)));
     let client = builder.watchdog(Duration::from_secs(2), ms(200)).connect().unwrap();
     let guard = client.get_lock("kept").lock().unwrap();
     let over = AtomicBool::new(false);
@@ -190,8 +189,7 @@ fn a_slow_link_loses_no_renewal_of_many_locks() {
 
 #[test]
 fn a_process_stopped_and_continued_all_the_time_notices_nothing() {
-    let rig = Rig::start();
-    let held = rig.direct().get_lock("storm").owned().lock().unwrap();
+    let (rig, held) = Rig::start().and(|rig| rig.direct().get_lock("storm").owned().lock().unwrap());
     let mut peer = open_peer(&format!("address={} watchdog_ms=3000", rig.proxy.url().trim_end_matches("/0")));
     let waiting = peer.send("try_lock kind=plain name=storm wait_ms=20000");
     eventually(SOON, "it listens", || rig.server.subscribers("redisson_lock__channel:{storm}") == 1);

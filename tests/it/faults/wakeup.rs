@@ -199,8 +199,7 @@ fn refused_subscriptions_are_repeated_at_growing_intervals() {
 
 #[test]
 fn a_subscription_that_is_never_confirmed_blocks_no_other_name() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let holder = rig.direct();
     let unconfirmed = holder.get_lock("n1").owned().lock().unwrap();
     let rule = rig.proxy.rule(When::command("SUBSCRIBE").containing("{n1}"), Then::SwallowReply);

@@ -57,8 +57,7 @@ fn dropping_a_leadership_resigns() {
 /// The second copy of the request finds its own grant.
 #[test]
 fn a_campaign_whose_answer_is_lost_begins_one_term() {
-    let rig = Rig::start();
-    let election = rig.client().get_election("election");
+    let (rig, election) = Rig::start().and(|rig| rig.client().get_election("election"));
     let lost = rig.proxy.rule(rig.script_of(include_str!("../../../lua/fenced/acquire.lua")), Then::SwallowReply);
     thread::scope(|scope| {
         let campaign = scope.spawn(|| election.candidate("a").campaign().unwrap());

@@ -20,8 +20,7 @@ fn leased(client: &Client, name: &str) -> Lock {
 
 #[test]
 fn what_needs_a_script_is_refused_before_any_request() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let mark = rig.proxy.mark();
     for form in [ReleaseBy::Transaction, ReleaseBy::Server] {
         let endless = without_lease(&client, "job", form);

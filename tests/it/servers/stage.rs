@@ -40,8 +40,7 @@ pub(crate) struct Turn {
 
 impl House {
     pub(crate) fn open(version: &Version) -> House {
-        let rig = Rig::around(version.start());
-        let bystander = rig.direct();
+        let (rig, bystander) = Rig::around(version.start()).and(Rig::direct);
         let house = House { rig, bystander, own_command: own_command::word_of(version).unwrap_or_default() };
         house.load_scripts();
         house

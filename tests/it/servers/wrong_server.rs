@@ -66,8 +66,7 @@ fn a_replica_is_refused_at_connect_and_answers_no_question() {
 
 #[test]
 fn a_waiter_at_a_replica_is_served_after_its_promotion() {
-    let rig = Rig::start();
-    let client = rig.client();
+    let (rig, client) = Rig::start().and(Rig::client);
     let successor = RedisServer::start();
     successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.port().to_string()]);
     rig.proxy.retarget(successor.address());
@@ -89,8 +88,7 @@ fn a_waiter_at_a_replica_is_served_after_its_promotion() {
 #[test]
 fn a_server_without_hello_serves_and_allows_fencing() {
     let without = RedisServer::builder().config("rename-command HELLO \"\"").start();
-    let rig = Rig::around(without);
-    let lock = rig.client().get_lock("wanted");
+    let (rig, lock) = Rig::around(without).and(|rig| rig.client().get_lock("wanted"));
     let mark = rig.proxy.mark();
     rig.proxy.rule(rig.script("acquire"), Then::CutReplyAfter(0));
     lock.lock().unwrap().unlock().unwrap();

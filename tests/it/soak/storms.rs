@@ -49,8 +49,7 @@ fn storm_of_fair_waiters() {
 #[ignore = "make soak"]
 fn cuts_at_random_bytes() {
     let mut campaign = Campaign::start("requests of random nestings, half of them cut at a random byte", 10_000, 4);
-    let rig = Rig::start();
-    let client = rig.builder().connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().connect().unwrap());
     let lock = client.get_lock("nested");
     while campaign.goes_on() {
         let mut random = campaign.random();

@@ -39,6 +39,12 @@ impl<S: Borrow<RedisServer>> Rig<S> {
         Rig { server, proxy, hashes }
     }
 
+    /// The rig, and what is made with it.
+    pub(crate) fn and<T>(self, make: impl FnOnce(&Self) -> T) -> (Self, T) {
+        let made = make(&self);
+        (self, made)
+    }
+
     /// A client through the proxy, with default settings.
     pub(crate) fn client(&self) -> Client {
         self.builder().connect().expect("the proxy forwards the request")

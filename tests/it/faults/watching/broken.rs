@@ -185,8 +185,7 @@ fn holds_are_watched_again_soon_after_an_outage() {
 
 #[test]
 fn a_slow_link_does_not_end_the_watch() {
-    let rig = Rig::start();
-    let client = rig.builder().watchdog(ms(4_000), ms(700)).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().watchdog(ms(4_000), ms(700)).connect().unwrap());
     let renewed = client.get_lock("renewed").owned().lock().unwrap();
     let leased = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "both are watched", || rig.server.tracked_keys() >= 2);

@@ -127,8 +127,7 @@ fn force_unlocks_on_a_slow_server_are_all_told_afterwards() {
 
 #[test]
 fn a_mute_listening_connection_delays_no_renewal() {
-    let rig = Rig::start();
-    let client = rig.builder().watchdog(ms(2_000), ms(200)).connect().unwrap();
+    let (rig, client) = Rig::start().and(|rig| rig.builder().watchdog(ms(2_000), ms(200)).connect().unwrap());
     let guard = client.get_lock("kept").lock().unwrap();
     eventually(SOON, "the hold is watched", || rig.server.tracked_keys() > 0);
     let listening = rig.proxy.wait_for(&When::command("SUBSCRIBE"), SOON).connection;

@@ -31,8 +31,7 @@ fn a_listing_asks_once_for_all_connections() {
 
 #[test]
 fn connections_that_are_not_told_hide_nothing_else() {
-    let rig = Rig::start();
-    let holder = rig.direct();
+    let (rig, holder) = Rig::start().and(Rig::direct);
     let guards = ["a", "b", "c"].map(|name| holder.get_lock(name).lock().unwrap());
     let client = rig.impatient().connect().unwrap();
     for then in [Then::SwallowReply, Then::CutBeforeRequest, Then::ReplaceReply(b"-OOM no memory\r\n".to_vec())] {

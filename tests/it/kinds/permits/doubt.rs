@@ -23,8 +23,7 @@ fn state(rig: &Rig) -> (i64, i64) {
 
 #[test]
 fn a_take_cut_at_any_byte_takes_its_permits_once() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let (rig, calls) = Rig::start().and(|rig| rig.client().get_permit_expirable_semaphore(NAME));
     calls.set_permits(5).unwrap();
     let take = |()| {
         let permits = calls.try_acquire(2).unwrap().expect("all are free");
@@ -72,8 +71,7 @@ fn without_fences_the_sum_of_permits_stays_right() {
 
 #[test]
 fn a_late_copy_of_a_take_brings_no_permit_back() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let (rig, calls) = Rig::start().and(|rig| rig.client().get_permit_expirable_semaphore(NAME));
     calls.set_permits(6).unwrap();
     let mark = rig.proxy.mark();
     let permits = calls.acquire(3).unwrap();
@@ -88,8 +86,7 @@ fn a_late_copy_of_a_take_brings_no_permit_back() {
 /// Numbers, releases by id: their effect comes once, and the answer is that of the one run.
 #[test]
 fn numbers_and_releases_by_id_cut_at_any_byte_count_once() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore(NAME);
+    let (rig, calls) = Rig::start().and(|rig| rig.client().get_permit_expirable_semaphore(NAME));
     let direct = rig.direct().get_permit_expirable_semaphore(NAME);
     assert!(direct.set_permits_once(5).unwrap());
     at_every_byte(

@@ -64,8 +64,7 @@ fn a_release_of_permits_of_which_one_ended_is_lost() {
 /// A hold that began after the deletion was sent may be of the semaphore that was made anew.
 #[test]
 fn a_deletion_tells_no_loss_to_later_holders() {
-    let rig = Rig::start();
-    let calls = rig.client().get_permit_expirable_semaphore("calls");
+    let (rig, calls) = Rig::start().and(|rig| rig.client().get_permit_expirable_semaphore("calls"));
     calls.set_permits(1).unwrap();
     let delete = rig.script_of(include_str!("../../../../lua/once/delete.lua"));
     let held = rig.proxy.rule(delete, Then::HoldReply);

@@ -175,8 +175,7 @@ fn a_waiter_that_gives_up_passes_its_wake_up_on() {
     const QUESTIONS: [&str; 2] =
         [include_str!("../../../../lua/semaphore/acquire.lua"), include_str!("../../../../lua/permits/acquire.lua")];
     at_once(KINDS.into_iter().zip(QUESTIONS), |(make, question)| {
-        let rig = Rig::start();
-        let client = rig.client();
+        let (rig, client) = Rig::start().and(Rig::client);
         let question = rig.script_of(question);
         for round in 0..3 {
             let (permits, cancel) = (make(&client, 0), Cancel::new());

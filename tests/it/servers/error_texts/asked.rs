@@ -139,8 +139,7 @@ fn rights() -> Vec<Row> {
 }
 
 fn silence() -> Vec<Row> {
-    let rig = Rig::start();
-    let port = rig.proxy.port();
+    let (rig, port) = Rig::start().and(|rig| rig.proxy.port());
     let client = rig.builder().command_timeout(LIMIT).connect().unwrap();
     let connection =
         |situation, error: Error, says: &[&str]| Row::new(situation, error, ErrorKind::Connection, says).passing();
