@@ -18,4 +18,3 @@ mod spin;
 mod token;
 mod token_peers;
 mod token_without_scripts;
-mod zero;

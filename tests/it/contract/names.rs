@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock};
+use lockson::{Client, ErrorKind, Lock, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
 use super::{Kind, for_every_kind, for_every_single_kind, is_free, key, kinds_and_group};
+use crate::support::kinds::{self, OfName};
 use crate::support::{SOON, client, joined, kind_of, ms, timed, ttl_ms};
 
 #[test]
@@ -55,7 +56,7 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
         for client in [&nowhere, &connected] {
             for lock in impossible(kind, client) {
                 let (took, kinds) = timed(|| refusals(&lock));
-                assert!(kinds.iter().all(|kind| *kind == ErrorKind::BadInput), "{lock:?}: {kinds:?}");
+                assert_eq!(kinds, [ErrorKind::BadInput; 9], "{lock:?}");
                 assert!(took < SOON / 2, "{took:?}");
             }
             for name in [String::new(), "x".repeat(4_097)] {
@@ -79,8 +80,14 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
             }
             let owned = lock.owned().with_lease(ms(5_000)).with_max_hold(ms(5_000));
             assert_eq!(kind_of(owned.try_lock()), ErrorKind::BadInput);
-            assert!(client.held().is_empty());
         }
+    }
+    for (lock, client) in OTHERS.iter().flat_map(|lock| [(lock, &nowhere), (lock, &connected)]) {
+        let lock = lock(client, "zero");
+        assert_eq!(refusals(&lock.with_lease(Duration::ZERO)), [ErrorKind::BadInput; 9], "{lock:?}");
+        assert_eq!(refusals(&lock.with_max_hold(Duration::ZERO)), [ErrorKind::BadInput; 9], "{lock:?}");
+        assert_eq!(kind_of(lock.once_per(Duration::ZERO)), ErrorKind::BadInput, "{lock:?}");
+        assert!(client.held().is_empty());
     }
     let asked = server.calls();
     let known = ["config|resetstat", "hello", "client|setinfo", "info", "auth", "select"];
@@ -120,9 +127,19 @@ fn impossible(kind: &Kind, client: &Client) -> Vec<Lock> {
     let lock = kind.get_lock(client, &kind.fresh());
     locks.extend(impossible_leases().map(|lease| lock.with_lease(lease)));
     let (lease, most) = (ms(5_000), ms(50_000));
+    locks.push(lock.with_max_hold(Duration::ZERO));
     locks.extend([lock.with_lease(lease).with_max_hold(most), lock.with_max_hold(most).with_lease(lease)]);
     locks
 }
+
+/// The locks that the contract does not know, with zero as another impossible limit.
+const OTHERS: [OfName; 5] = [
+    kinds::read,
+    |client, name| client.get_token_lock_with(name, TokenOptions::new().with_release_by(ReleaseBy::Transaction)),
+    |client, name| client.get_group_lock(name, ["1", "2"]),
+    |client, name| Lock::multi([client.get_lock(name).with_max_hold(Duration::ZERO), client.get_lock("other")]),
+    |client, name| RedLock::new([client.get_lock(name)]).into(),
+];
 
 fn impossible_leases() -> [Duration; 5] {
     let year = Duration::from_secs(365 * 24 * 60 * 60);

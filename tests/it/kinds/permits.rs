@@ -11,7 +11,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, ExpiringPermits, LockKind, Loss, PermitExpirableSemaphore};
 use lockson_harness::RedisServer;
 
-use crate::support::{SCHEDULING, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
+use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
 
 /// A semaphore with this many permits.
 fn semaphore(permits: u32) -> PermitExpirableSemaphore {
@@ -86,10 +86,13 @@ fn permits_are_taken_all_or_none() {
 #[test]
 fn impossible_numbers_and_times_are_refused() {
     let calls = semaphore(1);
-    for permits in [0, 1_001, u32::MAX] {
-        assert_eq!(kind_of(calls.try_acquire(permits)), ErrorKind::BadInput);
+    for many in [0, 1_001, u32::MAX] {
+        let takes = [calls.acquire(many).map(Some), calls.try_acquire(many), calls.try_acquire_for(many, SOON)];
+        assert_eq!(takes.map(kind_of), [ErrorKind::BadInput; 3]);
     }
-    assert_eq!(kind_of(calls.with_lease(Duration::ZERO).try_acquire(1)), ErrorKind::BadInput);
+    for calls in [calls.with_lease(Duration::ZERO), calls.with_max_hold(Duration::ZERO)] {
+        assert_eq!(kind_of(calls.try_acquire(1)), ErrorKind::BadInput);
+    }
     let both = calls.with_lease(ms(1_000)).with_max_hold(ms(1_000));
     assert_eq!(kind_of(both.try_acquire(1)), ErrorKind::BadInput);
     assert_eq!(kind_of(client().get_permit_expirable_semaphore("").available()), ErrorKind::BadInput);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lockson::{Client, ErrorKind, Semaphore};
 
-use crate::support::{STANDSTILLS, client, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::{SOON, STANDSTILLS, client, elsewhere, fresh, joined, kind_of, ms, timed};
 
 /// A semaphore with this number of permits.
 pub(super) fn semaphore_with(client: &Client, permits: u32) -> Semaphore {
@@ -26,7 +26,8 @@ pub(super) fn free(semaphore: &Semaphore) -> i64 {
 #[test]
 fn zero_permits_are_given_back_and_never_taken() {
     let semaphore = client().get_semaphore(fresh("semaphore"));
-    assert_eq!(kind_of(semaphore.try_acquire_for(0, Duration::from_secs(600))), ErrorKind::BadInput);
+    let takes = [semaphore.acquire(0).map(Some), semaphore.try_acquire(0), semaphore.try_acquire_for(0, SOON)];
+    assert_eq!(takes.map(kind_of), [ErrorKind::BadInput; 3]);
     semaphore.release(0).unwrap();
     assert!(!semaphore.release_if_exists(0).unwrap());
     assert_eq!(free(&semaphore), 0);
