@@ -33,7 +33,7 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use crate::support::kinds::{self, OfName};
-use crate::support::{SOON, channel, fresh, is_free, joined, kind_of, ms, read_write_channel};
+use crate::support::{SOON, channel, client, fresh, is_free, joined, kind_of, ms, read_write_channel};
 
 /// One kind, as the contract sees the kind.
 #[derive(Debug)]
@@ -115,6 +115,16 @@ fn three_waiters<'s>(scope: &'s Scope<'s, '_>, lock: &'s Lock) -> [ScopedJoinHan
         scope.spawn(|| kind_of(lock.try_lock_for(SOON))),
         scope.spawn(|| kind_of(lock.owned().lock())),
     ]
+}
+
+/// Runs a case for a lock of every kind and the group, each with a client and a name of its own.
+fn for_a_lock_of_every_kind(case: impl Fn(&Kind, Lock) + Sync) {
+    for_every_kind(|kind| case(kind, kind.get_lock(&client(), &kind.fresh())));
+}
+
+/// The same for every kind and the group with re-entry.
+fn for_a_lock_of_every_reentrant_kind(case: impl Fn(&Kind, Lock) + Sync) {
+    for_every_reentrant_kind(|kind| case(kind, kind.get_lock(&client(), &kind.fresh())));
 }
 
 /// The key of a lock, or that of the member of the group that a test looks at.

@@ -5,7 +5,7 @@ use std::thread;
 
 use lockson_harness::RedisServer;
 
-use super::{for_every_kind, is_free};
+use super::{for_a_lock_of_every_kind, for_every_kind, is_free};
 use crate::support::{client, fields, ms, ttl_ms};
 
 #[test]
@@ -83,8 +83,7 @@ fn two_clients_in_one_thread_are_two_owners() {
 
 #[test]
 fn an_owned_take_is_an_owner_of_its_own() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         assert!(lock.owned().try_lock().unwrap().is_none(), "an owned take does not re-enter the thread's hold");
         guard.unlock().unwrap();

@@ -5,13 +5,12 @@ use std::time::Instant;
 use lockson::{ErrorKind, Loss};
 use lockson_harness::eventually;
 
-use super::{for_every_kind, for_every_reentrant_kind, is_free, key, owner};
+use super::{for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner};
 use crate::support::{SOON, TTL, brisk_client, client, elsewhere, kind_of, ms};
 
 #[test]
 fn a_kept_hold_keeps_its_own_thread_out_too() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let started = Instant::now();
         let guard = lock.with_lease(ms(1_500)).lock().unwrap();
         let hold = guard.hold().clone();
@@ -43,8 +42,7 @@ fn a_kept_hold_is_renewed_no_more() {
 
 #[test]
 fn a_kept_inner_section_outlives_the_outer_release() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|_, lock| {
         let outer = lock.lock().unwrap();
         let started = Instant::now();
         lock.with_lease(ms(800)).lock().unwrap().keep_until_expiry();
@@ -60,8 +58,7 @@ fn a_kept_inner_section_outlives_the_outer_release() {
 
 #[test]
 fn a_kept_inner_section_has_what_extend_gave_it() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|_, lock| {
         let outer = lock.lock().unwrap();
         outer.extend(SOON * 10).unwrap();
         let inner = lock.with_lease(ms(100)).lock().unwrap();
@@ -93,8 +90,7 @@ fn a_hold_without_guard_is_left_to_unlock() {
 
 #[test]
 fn manual_holds_nest_with_each_other_and_with_guards() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|_, lock| {
         lock.lock().unwrap().leave_to_unlock();
         let guard = lock.lock().unwrap();
         lock.lock().unwrap().leave_to_unlock();
@@ -130,8 +126,7 @@ fn a_lost_manual_hold_bars_its_thread_until_unlock() {
 
 #[test]
 fn once_per_interval_one_of_all_who_ask_gets_it() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let others = kind.get_lock(&client(), key(lock.name()));
         let interval = ms(1_000);
         for _ in 0..2 {

@@ -6,7 +6,9 @@ use std::time::Instant;
 use lockson::{Cancel, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 
-use super::{delete, for_every_kind, for_every_reentrant_kind, is_free, key, owner};
+use super::{
+    delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner,
+};
 use crate::support::{SOON, TICK, TTL, brisk_client, client, elsewhere, kind_of, ms, ttl_ms};
 
 #[test]
@@ -100,8 +102,7 @@ fn an_owned_handle_has_the_same_modifiers() {
 
 #[test]
 fn extend_raises_the_time_to_live_and_never_lowers_it() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.with_lease(ms(1_000)).lock().unwrap();
         guard.extend(ms(20_000)).unwrap();
         assert!(guard.remaining() > ms(19_000));
@@ -121,8 +122,7 @@ fn extend_raises_the_time_to_live_and_never_lowers_it() {
 
 #[test]
 fn extending_finds_a_loss() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         delete(&lock);
         assert_eq!(kind_of(guard.extend(ms(1_000))), ErrorKind::Lost(Loss::Gone));
@@ -134,8 +134,7 @@ fn extending_finds_a_loss() {
 
 #[test]
 fn the_longest_lease_is_a_year() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let year = ms(365 * 24 * 60 * 60 * 1_000);
         let guard = lock.with_lease(year).lock().unwrap();
         assert!(ttl_ms(RedisServer::shared(), key(lock.name())) > 364 * 24 * 60 * 60 * 1_000);
@@ -147,8 +146,7 @@ fn the_longest_lease_is_a_year() {
 
 #[test]
 fn the_shortest_lease_never_leaves_a_lock_behind() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         for _ in 0..20 {
             // The lease is over before the answer, or almost: granted or not, the lock is soon free.
             drop(lock.with_lease(ms(1)).try_lock().unwrap());
@@ -161,8 +159,7 @@ fn the_shortest_lease_never_leaves_a_lock_behind() {
 
 #[test]
 fn an_inner_guard_has_no_part_of_an_earlier_extend() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|_, lock| {
         let outer = lock.lock().unwrap();
         outer.extend(SOON * 10).unwrap();
         let inner = lock.with_lease(ms(300)).lock().unwrap();

@@ -3,7 +3,7 @@
 use lockson::{Error, ErrorKind, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{delete, for_every_kind, is_free, key, owner};
+use super::{delete, for_a_lock_of_every_kind, for_every_kind, is_free, key, owner};
 use crate::support::{SOON, brisk_client, client, elsewhere, joined, kind_of, median, ms, timed};
 
 #[test]
@@ -78,8 +78,7 @@ fn an_unlock_finds_an_unknown_loss() {
 
 #[test]
 fn a_drop_after_a_loss_leaves_the_new_holder_alone() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let guard = lock.with_lease(ms(150)).lock().unwrap();
         let others = kind.get_lock(&client(), key(lock.name()));
         let theirs = others.try_lock_for(SOON).unwrap().unwrap();
@@ -109,8 +108,7 @@ fn force_unlock_opens_the_lock_and_its_holder_learns_of_it() {
 
 #[test]
 fn force_unlock_tells_holders_of_its_own_client_at_once() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         assert!(elsewhere(|| lock.force_unlock().unwrap()));
         assert_eq!((guard.lost(), lock.hold_count()), (Some(Loss::Gone), 0));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockson::{Client, ErrorKind, Lock, RedLock, ReleaseBy, TokenOptions};
 use lockson_harness::RedisServer;
 
-use super::{Kind, for_every_kind, for_every_single_kind, is_free, key, kinds_and_group};
+use super::{Kind, for_a_lock_of_every_kind, for_every_single_kind, is_free, key, kinds_and_group};
 use crate::support::kinds::{self, OfName};
 use crate::support::{SOON, client, joined, kind_of, ms, timed, ttl_ms};
 
@@ -96,8 +96,7 @@ fn an_impossible_name_or_lease_is_refused_before_any_request() {
 
 #[test]
 fn an_impossible_extension_is_refused_and_changes_nothing() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         for lease in impossible_leases() {
             assert_eq!(kind_of(guard.extend(lease)), ErrorKind::BadInput);

@@ -7,13 +7,12 @@ use lockson::{Client, ErrorKind, Loss};
 use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
-use super::{KINDS, delete, for_every_reentrant_kind, is_free, key, owner};
+use super::{KINDS, delete, for_a_lock_of_every_reentrant_kind, for_every_reentrant_kind, is_free, key, owner};
 use crate::support::{SOON, client, elsewhere, fields, kind_of, ms, ttl_ms};
 
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|kind, lock| {
         let others = kind.get_lock(&client(), key(lock.name()));
         let mut guards = vec![];
         for count in 1..=3 {
@@ -70,8 +69,7 @@ fn nested_guards_may_be_dropped_in_any_order() {
 
 #[test]
 fn re_entry_after_a_loss_says_so_and_takes_nothing() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|kind, lock| {
         let others = kind.get_lock(&client(), key(lock.name()));
         let guard = lock.with_lease(ms(200)).lock().unwrap();
         assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));

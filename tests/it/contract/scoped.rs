@@ -7,7 +7,9 @@ use lockson::{Client, ErrorKind, Lock, Loss, Result};
 use lockson_harness::proxy::{Direction, Proxy, Scope, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{delete, for_every_kind, for_every_reentrant_kind, is_free, key, owner};
+use super::{
+    delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner,
+};
 use crate::support::{Events, SOON, client, elsewhere, fresh, kind_of, ms};
 
 type Form = fn(&Lock, &mut dyn FnMut() -> u32) -> Result<Option<u32>>;
@@ -21,8 +23,7 @@ const FORMS: [Form; 3] = [
 
 #[test]
 fn work_runs_once_under_the_lock_and_its_outcome_comes_back() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         for form in FORMS {
             let mut runs = 0;
             let outcome = form(&lock, &mut || {
@@ -40,8 +41,7 @@ fn work_runs_once_under_the_lock_and_its_outcome_comes_back() {
 
 #[test]
 fn bounded_work_does_not_run_while_another_holds_the_lock() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let guard = kind.get_lock(&client(), key(lock.name())).lock().unwrap();
         assert_eq!(lock.try_run(|_| panic!("it must not run")).unwrap(), None::<()>);
         assert_eq!(lock.try_run_for(ms(50), |_| panic!("it must not run")).unwrap(), None::<()>);
@@ -52,8 +52,7 @@ fn bounded_work_does_not_run_while_another_holds_the_lock() {
 
 #[test]
 fn work_whose_lock_was_lost_is_told_so() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         for form in FORMS {
             let mut reached = false;
             let told = form(&lock, &mut || {
@@ -77,8 +76,7 @@ fn work_whose_lock_was_lost_is_told_so() {
 
 #[test]
 fn a_panic_of_the_work_gives_the_lock_back() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         for form in FORMS {
             let mut work = || -> u32 { panic!("this panic is part of the test") };
             assert!(catch_unwind(AssertUnwindSafe(|| form(&lock, &mut work).map(drop))).is_err());
@@ -133,8 +131,7 @@ fn work_that_was_protected_to_its_end_outlives_its_client() {
 
 #[test]
 fn work_may_take_the_lock_again_and_leave_an_inner_hold() {
-    for_every_reentrant_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_reentrant_kind(|_, lock| {
         let deep = lock.run(|_| lock.run(|_| lock.try_run(|_| lock.hold_count()))).unwrap().unwrap().unwrap();
         assert_eq!(deep, Some(3));
         lock.run(|_| lock.lock().map(lockson::Guard::leave_to_unlock)).unwrap().unwrap();

@@ -8,9 +8,11 @@ use crossbeam_channel::{Sender, unbounded};
 use lockson::{Client, ErrorKind, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{delete, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key};
+use super::{
+    delete, for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key,
+};
 use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, timed,
+    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, elsewhere, fresh, joined, kind_of, ms, timed,
 };
 
 #[test]
@@ -98,8 +100,7 @@ fn an_extended_lease_tells_its_loss_at_its_new_end() {
 
 #[test]
 fn a_callback_runs_on_a_thread_of_the_client() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         let (told, heard) = unbounded();
         let tell_thread = || {
@@ -132,8 +133,7 @@ fn the_observer_sees_each_hold_come_and_go() {
 
 #[test]
 fn a_late_callback_runs_at_once_and_never_after_a_release() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let (told, heard) = unbounded();
         let guard = lock.lock().unwrap();
         let hold = guard.hold().clone();
@@ -152,8 +152,7 @@ fn a_late_callback_runs_at_once_and_never_after_a_release() {
 
 #[test]
 fn a_wait_for_a_loss_ends_at_its_limit_and_with_the_hold() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let guard = lock.lock().unwrap();
         let (took, loss) = timed(|| guard.wait_lost(ms(100)));
         assert!(loss.is_none() && took >= ms(100) && took <= ms(100) + GRACE + SCHEDULING, "{took:?}");

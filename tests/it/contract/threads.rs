@@ -9,15 +9,14 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use lockson::{ErrorKind, Guard, Lock, Loss};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{for_every_kind, for_every_reentrant_kind, is_free, key};
+use super::{for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, is_free, key};
 use crate::support::{
     Events, GRACE, SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fields, joined, kind_of,
 };
 
 #[test]
 fn another_thread_cannot_unlock_it() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         lock.lock().unwrap().leave_to_unlock();
         let before = fields(RedisServer::shared(), key(lock.name()));
         assert_eq!(elsewhere(|| kind_of(lock.unlock())), ErrorKind::NotHeld);
@@ -101,8 +100,7 @@ fn no_thread_inherits_what_another_one_leaked() {
 #[test]
 fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
     thread_local!(static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) });
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         // Created before the library's own data of the thread, and after: destroyed after the library's data, and
         // before.
         for touch_first in [true, false] {
@@ -123,8 +121,7 @@ fn a_guard_among_the_data_of_a_thread_is_given_back_with_it() {
 #[test]
 fn a_destructor_of_thread_data_may_take_locks() {
     thread_local!(static LAST_WISH: RefCell<Option<LastWish>> = const { RefCell::new(None) });
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|_, lock| {
         let (told, heard) = unbounded();
         for touch_first in [true, false] {
             let wish = LastWish { lock: lock.clone(), told: told.clone() };

@@ -6,13 +6,12 @@ use std::time::Duration;
 use lockson::{Cancel, ErrorKind};
 use lockson_harness::RedisServer;
 
-use super::{Kind, for_every_kind, is_free, key, three_waiters};
+use super::{Kind, for_a_lock_of_every_kind, for_every_kind, is_free, key, three_waiters};
 use crate::support::{GRACE, SCHEDULING, SOON, client, fields, handed_over, joined, kind_of, median, ms, timed};
 
 #[test]
 fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let _guard = lock.lock().unwrap();
         let others = kind.get_lock(&client(), key(lock.name()));
         let check = |wait: Duration| {
@@ -39,8 +38,7 @@ fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {
 
 #[test]
 fn a_waiter_in_the_local_queue_ends_its_wait_in_time() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let _guard = lock.lock().unwrap();
         let others = kind.get_lock(&client(), key(lock.name()));
         thread::scope(|scope| {
@@ -62,8 +60,7 @@ fn a_waiter_in_the_local_queue_ends_its_wait_in_time() {
 
 #[test]
 fn a_try_does_not_wait_behind_those_who_do() {
-    for_every_kind(|kind| {
-        let lock = kind.get_lock(&client(), &kind.fresh());
+    for_a_lock_of_every_kind(|kind, lock| {
         let guard = lock.lock().unwrap();
         let others = kind.get_lock(&client(), key(lock.name()));
         thread::scope(|scope| {
