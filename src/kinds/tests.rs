@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 
 use super::*;
 use crate::script::bundle::PartState;
-use crate::script::tests::{changes_nothing, run, run_at, url_of_user};
+use crate::script::tests::{changes_nothing, heard, run, run_at, url_of_user};
 
 /// The locks of one test.
 struct Locks {
@@ -128,18 +128,12 @@ fn each_release_answers_and_publishes_for_itself() {
     server.run(&["DEL", "gone", "taken", "text"]);
     run(&server, &acquire(&locks.names[2], &OwnerId::encoded("other:1.1"), locks.lease));
     server.run(&["SET", "text", "x"]);
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.subscribe(&locks.channels[6]).unwrap();
-    messages.subscribe("end").unwrap();
     let (gone, taken) = (Err(Loss::Gone), Err(Loss::Taken));
     let done = |receivers| Ok(Some(receivers));
-    assert_eq!(run(&server, &locks.release()), [done(0), gone, taken, taken, done(0), done(0), done(1)]);
+    let (released, messages) = heard(&server, &locks.channels[6], || run(&server, &locks.release()));
+    assert_eq!(released, [done(0), gone, taken, taken, done(0), done(0), done(1)]);
     assert_eq!(server.keys(), ["shared", "taken", "text"]);
-    let message = messages.get_message().unwrap();
-    assert_eq!((message.get_channel_name(), message.get_payload_bytes()), (&*locks.channels[6], &b"0"[..]));
-    server.run(&["PUBLISH", "end", "of test"]);
-    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "one message for each release");
+    assert_eq!(messages, [(locks.channels[6].clone(), "0".to_owned())], "one message for each release");
 }
 
 #[test]
@@ -160,20 +154,11 @@ fn a_bundle_publishes_as_single_releases_do() {
     let server = RedisServer::start();
     let locks = Locks::of(&["a", "{b}c"]);
     run(&server, &locks.acquire());
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.psubscribe("*").unwrap();
-    run(&server, &locks.release());
-    let mut heard = || {
-        let message = messages.get_message().unwrap();
-        (message.get_channel_name().to_owned(), message.get_payload_bytes().to_vec())
-    };
-    let together = [heard(), heard()];
+    let (_, together) = heard(&server, "*", || run(&server, &locks.release()));
     run(&server, &locks.acquire());
-    for (name, owner) in locks.names.iter().zip(&locks.owners) {
-        run(&server, &PLAIN.release(name, owner, None)).unwrap();
-    }
-    assert_eq!(together, [heard(), heard()]);
+    let owned = locks.names.iter().zip(&locks.owners);
+    let release = |(name, owner)| run(&server, &PLAIN.release(name, owner, None)).unwrap();
+    assert_eq!(heard(&server, "*", || owned.map(release).collect::<Vec<_>>()), (vec![Some(1); 2], together));
 }
 
 #[test]

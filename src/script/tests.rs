@@ -30,15 +30,27 @@ fn state(server: &RedisServer) -> Vec<(String, Vec<u8>, i64)> {
 
 /// Runs the call and expects no change and no message.
 pub(crate) fn changes_nothing<T>(server: &RedisServer, call: &Call<T>) -> T {
+    let before = (state(server), server.info("rdb_changes_since_last_save"));
+    let (answer, messages) = heard(server, "*", || run(server, call));
+    assert_eq!((state(server), server.info("rdb_changes_since_last_save")), before);
+    assert_eq!(messages, []);
+    answer
+}
+
+/// Does the work, and hears what is published meanwhile on the channels of this pattern.
+pub(crate) fn heard<T>(server: &RedisServer, channels: &str, work: impl FnOnce() -> T) -> (T, Vec<(String, String)>) {
     let mut connection = server.connection();
     let mut messages = connection.as_pubsub();
-    messages.psubscribe("*").unwrap();
-    let before = (state(server), server.info("rdb_changes_since_last_save"));
-    let answer = run(server, call);
-    assert_eq!((state(server), server.info("rdb_changes_since_last_save")), before);
-    server.run(&["PUBLISH", "end", "of test"]);
-    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end", "nothing else was published");
-    answer
+    messages.psubscribe(channels).unwrap();
+    messages.subscribe("end of test").unwrap();
+    let answer = work();
+    server.run(&["PUBLISH", "end of test", ""]);
+    let next = || {
+        let message = messages.get_message().unwrap();
+        (message.get_channel_name().to_owned(), message.get_payload().unwrap())
+    };
+    let heard = std::iter::repeat_with(next).take_while(|(channel, _)| channel != "end of test").collect();
+    (answer, heard)
 }
 
 /// The address for a user that has these rights.

@@ -8,7 +8,7 @@ use lockson_harness::RedisServer;
 use crate::kinds::group::*;
 use crate::kinds::tests as plain;
 use crate::name::GivenName;
-use crate::script::tests::{changes_nothing, run, run_at, run_pipeline, url_of_user};
+use crate::script::tests::{changes_nothing, heard, run, run_at, run_pipeline, url_of_user};
 
 /// Values of a group, with an owner for each.
 struct Values {
@@ -213,12 +213,8 @@ fn counts_and_deadlines_are_those_of_one_value() {
 
 /// Runs a call and expects no message.
 fn changes_no_other<T>(server: &RedisServer, call: &Call<T>) -> T {
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.psubscribe("*").unwrap();
-    let answer = run(server, call);
-    server.run(&["PUBLISH", "end", "of test"]);
-    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end");
+    let (answer, messages) = heard(server, "*", || run(server, call));
+    assert_eq!(messages, []);
     answer
 }
 
@@ -232,15 +228,9 @@ fn a_release_of_several_values_publishes_once() {
         assert!(run(&server, &NO_SKEW.force_release(&name)).unwrap());
     }
     assert!(is_granted(&server, &Values::owned_by("other", &["taken"])));
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.subscribe(&[CHANNEL, "end"]).unwrap();
-    let answers = run(&server, &values.release());
+    let (answers, messages) = heard(&server, CHANNEL, || run(&server, &values.release()));
     assert_eq!(answers, [Err(Loss::Gone), Ok(Some(1)), Ok(Some(0)), Err(Loss::Taken)]);
-    let message = messages.get_message().unwrap();
-    assert_eq!((message.get_channel_name(), message.get_payload_bytes()), (CHANNEL, &b"0"[..]));
-    server.run(&["PUBLISH", "end", "of test"]);
-    assert_eq!(messages.get_message().unwrap().get_channel_name(), "end");
+    assert_eq!(messages, [(CHANNEL.to_owned(), "0".to_owned())]);
     values = Values::owned_by("other", &["taken"]);
     server.run(&["SET", GROUP, "text"]);
     assert_eq!(run(&server, &values.release()), [Err(Loss::Taken)]);
@@ -356,12 +346,9 @@ fn forcing_a_value_open_leaves_the_others_and_publishes() {
     let server = RedisServer::start();
     let values = Values::of(&["a", "b"]);
     assert!(is_granted(&server, &values));
-    let mut connection = server.connection();
-    let mut messages = connection.as_pubsub();
-    messages.subscribe(CHANNEL).unwrap();
     let force = NO_SKEW.force_release(&values.names[0]);
-    assert_eq!([run(&server, &force), run(&server, &force)], [Ok(true), Ok(false)]);
-    assert_eq!(messages.get_message().unwrap().get_payload_bytes(), b"0");
+    let (forced, messages) = heard(&server, CHANNEL, || [run(&server, &force), run(&server, &force)]);
+    assert_eq!((forced, messages), ([Ok(true), Ok(false)], vec![(CHANNEL.to_owned(), "0".to_owned())]));
     assert_eq!(run_pipeline(&server, &values.look()), [RenewalAnswer::Lost(Loss::Gone), RenewalAnswer::Renewed]);
     assert_eq!(hash(&server).len(), 3);
 }
