@@ -58,74 +58,40 @@ fn all_are_told(guards: &[OwnedGuard], since: Instant, loss: Loss, why: &str) {
 }
 
 #[test]
-fn a_deleted_key_is_told_at_once_for_every_kind() {
-    let server = RedisServer::start();
-    for url in urls(&server) {
-        let client = patient(&url).connect().unwrap();
-        for word in ["DEL", "UNLINK"] {
+fn whatever_others_do_to_a_lock_is_told_at_once() {
+    let gone = ["DEL", "UNLINK", "FLUSHALL", "FLUSHDB", "force_unlock"].map(|way| (way, Loss::Gone));
+    let taken = ["SET", "another type", "another owner"].map(|way| (way, Loss::Taken));
+    at_once(gone.into_iter().chain(taken), |(way, loss)| {
+        let server = RedisServer::start();
+        let others = Client::connect(&server.url()).unwrap();
+        for url in urls(&server) {
+            let client = patient(&url).connect().unwrap();
             let guards = watched(&server, &client);
             let since = Instant::now();
-            guards.iter().for_each(|guard| server.run(&[word, guard.name()]));
-            all_are_told(&guards, since, Loss::Gone, word);
-        }
-    }
-}
-
-#[test]
-fn a_flush_is_told_at_once_for_every_kind() {
-    let server = RedisServer::start();
-    for url in urls(&server) {
-        let client = patient(&url).connect().unwrap();
-        for word in ["FLUSHALL", "FLUSHDB"] {
-            let guards = watched(&server, &client);
-            let since = Instant::now();
-            server.run(&[word]);
-            all_are_told(&guards, since, Loss::Gone, word);
-        }
-    }
-}
-
-#[test]
-fn an_overwritten_lock_is_told_at_once_for_every_kind() {
-    let server = RedisServer::start();
-    let others = Client::connect(&server.url()).unwrap();
-    for url in urls(&server) {
-        let client = patient(&url).connect().unwrap();
-        let list = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
-        for way in ["SET", "another type", "another owner"] {
-            let guards = watched(&server, &client);
-            let since = Instant::now();
-            for (place, guard) in guards.iter().enumerate() {
-                let name = guard.name();
-                match way {
-                    "SET" => server.run(&["SET", name, "another's"]),
-                    "another type" => server.run(&["EVAL", list, "1", name]),
-                    _ => {
-                        let (label, lock) = WATCHED[place % WATCHED.len()];
-                        let theirs = lock(&others, &format!("{label} theirs")).with_lease(LEASE).lock().unwrap();
-                        server.run(&["RENAME", theirs.name(), name]);
-                        assert!(theirs.unlock().is_err());
-                    }
-                }
+            match way {
+                "FLUSHALL" | "FLUSHDB" => server.run(&[way]),
+                _ => guards.iter().zip(WATCHED.iter().cycle()).for_each(|(guard, kind)| {
+                    take_away(way, &server, &others, guard.name(), *kind);
+                }),
             }
-            all_are_told(&guards, since, Loss::Taken, way);
-            server.run(&["FLUSHALL"]);
+            all_are_told(&guards, since, loss, way);
         }
-    }
+    });
 }
 
-#[test]
-fn a_lock_forced_open_elsewhere_is_told_at_once_for_every_kind() {
-    let server = RedisServer::start();
-    let others = Client::connect(&server.url()).unwrap();
-    let client = patient_client(&server);
-    let guards = watched(&server, &client);
-    let since = Instant::now();
-    for (place, guard) in guards.iter().enumerate() {
-        let (_, lock) = WATCHED[place % WATCHED.len()];
-        assert!(lock(&others, guard.name()).force_unlock().unwrap());
+fn take_away(way: &str, server: &RedisServer, others: &Client, name: &str, (label, lock): (&str, OfName)) {
+    let list = "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'precious')";
+    match way {
+        "force_unlock" => assert!(lock(others, name).force_unlock().unwrap()),
+        "SET" => server.run(&["SET", name, "another's"]),
+        "another type" => server.run(&["EVAL", list, "1", name]),
+        "another owner" => {
+            let theirs = lock(others, &format!("{label} theirs")).with_lease(LEASE).lock().unwrap();
+            server.run(&["RENAME", theirs.name(), name]);
+            assert!(theirs.unlock().is_err());
+        }
+        _ => server.run(&[way, name]),
     }
-    all_are_told(&guards, since, Loss::Gone, "force_unlock");
 }
 
 #[test]
