@@ -342,40 +342,23 @@ mod tests {
             assert!(!format!("{error} {error:?}").contains("canary"), "{url}: {error:?}");
         };
         check("canary", "redis://[user:password@]host");
-        check("http://u:canary@h", "begin with redis://");
-        check("redis://:can ary@h", "%20");
-        check("redis://h?timeout=canary", "parameter timeout is not known");
-        check("redis://h?password=canary", "parameter password is not known");
         check("redis://h?canary", "has no value");
         check("redis://h?can%61rycanary=1", "a parameter is not known");
-        check("redis://h/3?db=4", "db contradicts");
         check("redis://u:canary@h?pass=another", "pass contradicts");
         check("redis://h?db=4&db=4", "db is given twice");
-        check("redis://h?protocol=canary", "resp2 or resp3");
-        check("redis://u:can/ary@h", "%2F");
-        check("redis://u:can?ary@h", "%3F");
-        check("redis://u:can#ary@h", "%23");
-        check("redis://h/0#canary", "a # and the text behind");
-        check("redis://u:canary@:6379", "no host");
         check("redis:///3", "no host");
         check("redis://u:canary@h:", "port");
-        check("redis://h:0", "port");
         check("redis://h:65536", "port");
         check("redis://h:canary", "port");
-        check("redis://::1:6379", "[::1]");
         check("redis://[::1", "]");
         check("redis://[canary]:1", "IPv6");
         check("redis://[::1]6379", "[::1]:6379");
-        check("redis://0.0.0.0", "127.0.0.1");
         check("redis://[::]", "127.0.0.1");
         check("redis://h%41:1", "character");
-        check("redis://h/canary", "database must be a number");
         check("redis://h/-1", "database must be a number");
         check("redis://h/+1", "database must be a number");
-        check("redis://h/1/canary", "too many parts");
         check("redis://h?db=", "database must be a number");
         check("redis://%ff:canary@h", "user is not UTF-8");
-        check("unix://run/redis.sock", "three slashes");
         check("unix:///", "three slashes");
         check("redis+unix://u:canary@/run/redis.sock", "?user=name&pass=word");
         check("redis+sentinel://u:canary@a,b", "names no service");
@@ -394,7 +377,6 @@ mod tests {
         check("redis+sentinel://u:can/ary@a/m", "%2F");
         check("redis+replicated://a,b?sentinel_pass=canary", "parameter sentinel_pass is not known");
         check("redis+replicated://a,b/m", "database must be a number");
-        check("redis://a,b", "several hosts");
     }
 
     #[test]

@@ -19,19 +19,19 @@ fn urls() -> Vec<Row> {
         Row::new(situation, error, ErrorKind::Config, &[&["the server URL"], says].concat())
     };
     vec![
-        row("a parameter of another library", "redis://h?timeout=3s", &["timeout", "db, user, pass and protocol"]),
+        row("a parameter of another library", "redis://h?timeout=canary", &["timeout", "db, user, pass and protocol"]),
         row("a parameter that is almost right", "redis://h?database=3", &["database", "db, user"]),
         row("a password parameter of another library", "redis://h?password=canary", &["password", "pass"]),
         row("two databases", "redis://h/3?db=4", &["parameter db contradicts"]),
         row("a slash in the password", "redis://u:can/ary@h", &["@ follows the host", "/ as %2F", "@ as %40"]),
-        row("a question mark in the password", "redis://u:canary?@h", &["? as %3F"]),
-        row("a hash in the password", "redis://u:canary#1@h", &["# as %23"]),
+        row("a question mark in the password", "redis://u:can?ary@h", &["? as %3F"]),
+        row("a hash in the password", "redis://u:can#ary@h", &["# as %23"]),
         row("a space in the password", "redis://u:canary x@h", &["a space", "%20"]),
-        row("a fragment", "redis://h/0#insecure", &["#", "%23"]),
+        row("a fragment", "redis://h/0#canary", &["#", "%23"]),
         row("a port that is none", "redis://u:canary@h:port", &["port", "1 to 65535"]),
         row("port 0", "redis://h:0", &["port", "1 to 65535"]),
         row("no host", "redis://u:canary@:6379", &["no host", "redis://host:6379"]),
-        row("a database that is no number", "redis://h/cache", &["database must be a number", "redis://host/3"]),
+        row("a database that is no number", "redis://h/canary", &["database must be a number", "redis://host/3"]),
         row("a path of several parts", "redis://h/0/canary", &["too many parts", "redis://host/3"]),
         row("a path behind the database", "redis+sentinel://h/shop/0/canary", &["too many parts", "/service/3"]),
         row(
@@ -47,7 +47,7 @@ fn urls() -> Vec<Row> {
         row("a scheme with another sign", "redis-sentinel://u:canary@h/shop", &["is redis+sentinel:// meant?"]),
         row("an IPv6 address without brackets", "redis://::1:6379", &["[::1]:6379"]),
         row("the address of all interfaces", "redis://0.0.0.0:6379", &["0.0.0.0", "127.0.0.1"]),
-        row("a protocol that there is not", "redis://h?protocol=4", &["protocol", "resp2 or resp3"]),
+        row("a protocol that there is not", "redis://h?protocol=canary", &["protocol", "resp2 or resp3"]),
         row("another scheme", "http://u:canary@h", &["begin with redis://"]),
         row("no URL", "localhost:6379", &["redis://", "host[:port]"]),
         row("a Unix socket without its path", "unix://redis.sock", &["three slashes"]),
