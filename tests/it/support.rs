@@ -51,6 +51,13 @@ pub(crate) fn client() -> Client {
     Client::connect(&RedisServer::shared().url()).expect("the shared server answers")
 }
 
+/// A server of its own, and a client with default settings.
+pub(crate) fn alone() -> (RedisServer, Client) {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).expect("the server answers");
+    (server, client)
+}
+
 /// A client of the shared server whose locks live for [`TTL`] and are renewed each [`TICK`].
 pub(crate) fn brisk_client() -> Client {
     brisk(RedisServer::shared()).connect().expect("the shared server answers")

@@ -5,7 +5,7 @@ use lockson_harness::RedisServer;
 
 use super::persisted::READ;
 use super::{kinds_and_group, run};
-use crate::support::{fields, ttl_ms};
+use crate::support::{alone, fields, ttl_ms};
 
 #[test]
 fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
@@ -40,8 +40,7 @@ fn a_refused_part_of_a_take_leaves_no_lock_without_end() {
 /// A server that has no room for more lets everybody out.
 #[test]
 fn a_full_memory_refuses_takes_and_no_release() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let (semaphore, both) = (client.get_semaphore("semaphore"), client.get_read_write_lock("both"));
     let kinds = kinds_and_group().chain([&READ]).map(|kind| kind.get_lock(&client, kind.label));
     let locks: Vec<Lock> = kinds.chain([client.get_group_lock("group", ["1", "2"])]).collect();

@@ -9,7 +9,7 @@ use lockson::Client;
 use lockson_harness::{Peer, RedisServer, Ticket, eventually};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{GRACE, SCHEDULING, SOON, at_once, channel, encode, fields, ms, open_peer, ttl_ms};
+use crate::support::{GRACE, SCHEDULING, SOON, alone, at_once, channel, encode, fields, ms, open_peer, ttl_ms};
 
 /// The time to live in the peers of these tests.
 const TTL: Duration = Duration::from_millis(2_000);
@@ -93,8 +93,7 @@ fn kills_in(scene: &mut Scene, kills: i64) {
 
 #[test]
 fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_lock("job");
     for round in 0..3 {
         let mut peer = open_peer(&options(&server, "victim"));
@@ -117,8 +116,7 @@ fn a_killed_holder_frees_the_lock_with_its_time_to_live() {
 #[test]
 fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
     at_once(["", " lease_ms=1000"], |lease| {
-        let server = RedisServer::start();
-        let client = Client::connect(&server.url()).unwrap();
+        let (server, client) = alone();
         let lock = client.get_lock("job");
         let mut peer = open_peer(&options(&server, "stopped"));
         peer.ask(&format!("lock kind=plain name=job{lease}")).expect_ok();
@@ -145,8 +143,7 @@ fn a_holder_stopped_beyond_its_ttl_learns_it_at_first_look() {
 
 #[test]
 fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_lock("job");
     let mut peer = open_peer(&options(&server, "stopped").replace("watchdog_ms=2000", "watchdog_ms=3000"));
     peer.ask("lock kind=plain name=job").expect_ok();
@@ -166,8 +163,7 @@ fn a_holder_stopped_for_less_than_its_time_to_live_holds_on() {
 
 #[test]
 fn a_killed_waiter_leaves_nothing_and_delays_no_other() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let guard = client.get_lock("job").lock().unwrap();
     let (mut doomed, mut patient) = (open_peer(&options(&server, "doomed")), open_peer(&options(&server, "patient")));
     let _unanswered = doomed.send("lock kind=plain name=job");
@@ -208,8 +204,7 @@ fn a_forked_child_touches_nothing_of_its_parent() {
 
 #[test]
 fn a_process_that_ends_in_order_gives_its_locks_back() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let mut peer = open_peer(&options(&server, "leaving").replace("watchdog_ms=2000", "watchdog_ms=30000"));
     for thread in 0..3 {
         peer.ask(&format!("lock kind=plain name=job{thread} thread={thread}")).expect_ok();

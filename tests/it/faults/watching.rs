@@ -11,7 +11,7 @@ use lockson::{Client, ClientBuilder, Lock, Loss, OwnedGuard};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::kinds::{OfName, WATCHED};
-use crate::support::{SOON, at_once, fresh, ms};
+use crate::support::{SOON, alone, at_once, fresh, ms};
 
 /// A time to live with a late first renewal: an earlier report of a loss cannot come from a renewal.
 const LEASE: Duration = Duration::from_secs(150);
@@ -25,6 +25,12 @@ fn patient(url: &str) -> ClientBuilder {
 
 fn patient_client(server: &RedisServer) -> Client {
     patient(&server.url()).connect().expect("the server answers")
+}
+
+fn patient_scene() -> (RedisServer, Client) {
+    let server = RedisServer::start();
+    let client = patient_client(&server);
+    (server, client)
 }
 
 fn urls(server: &RedisServer) -> [String; 2] {
@@ -62,8 +68,7 @@ fn whatever_others_do_to_a_lock_is_told_at_once() {
     let gone = ["DEL", "UNLINK", "FLUSHALL", "FLUSHDB", "force_unlock"].map(|way| (way, Loss::Gone));
     let taken = ["SET", "another type", "another owner"].map(|way| (way, Loss::Taken));
     at_once(gone.into_iter().chain(taken), |(way, loss)| {
-        let server = RedisServer::start();
-        let others = Client::connect(&server.url()).unwrap();
+        let (server, others) = alone();
         for url in urls(&server) {
             let client = patient(&url).connect().unwrap();
             let guards = watched(&server, &client);
@@ -109,8 +114,7 @@ fn a_lock_that_the_server_evicts_is_told_at_once() {
 
 #[test]
 fn a_shortened_lock_is_told_when_the_server_removes_it() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let mut guards = watched(&server, &client);
     // A reader restores what readers of Redisson may have shortened.
     guards.retain(|guard| !guard.name().starts_with("read"));

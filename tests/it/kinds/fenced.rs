@@ -7,7 +7,7 @@ use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Proxy, Then, When};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SOON, client, elsewhere, fields, fresh, joined, kind_of, ms, prefixed, ttl_ms};
+use crate::support::{SOON, alone, client, elsewhere, fields, fresh, joined, kind_of, ms, prefixed, ttl_ms};
 
 #[test]
 fn every_way_to_take_it_gives_a_greater_token() {
@@ -115,8 +115,7 @@ fn the_state_is_the_plain_locks_and_a_counter_without_end() {
 
 #[test]
 fn tokens_go_on_rising_whatever_became_of_the_counter() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_fenced_lock("job");
     let mut last = lock.lock().unwrap().token();
     let mut check = |what: &str| {
@@ -165,8 +164,7 @@ fn tokens_follow_a_java_client_that_counts_one_by_one() {
 #[test]
 fn no_token_is_given_twice_across_threads_and_processes() {
     const EACH: usize = 100;
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let mut processes = [OtherProcess::start(&server), OtherProcess::start(&server)];
     for process in &mut processes {
         (0..2).for_each(|lane| process.send(lane, &format!("tokens fenced job {EACH}")));

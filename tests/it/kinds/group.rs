@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use lockson::{Client, ErrorKind, LockKind};
 use lockson_harness::RedisServer;
 
-use crate::support::{client, elsewhere, fields, fresh, kind_of, ms};
+use crate::support::{alone, client, elsewhere, fields, fresh, kind_of, ms};
 
 #[test]
 fn values_of_a_group_are_held_side_by_side() {
@@ -45,8 +45,7 @@ fn a_value_is_told_to_end_no_later_than_its_key() {
 
 #[test]
 fn a_take_and_a_release_are_one_request_each() {
-    let server = RedisServer::start();
-    let client = lockson::Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let values: Vec<String> = (0..100).map(|value| format!("value {value}")).collect();
     let lock = client.get_group_lock("group", &values);
     lock.lock().unwrap().unlock().unwrap(); // the scripts are known now

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lockson::{Client, ErrorKind, InspectedHolder, Inspection, LockKind};
 use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
 
-use crate::support::{SOON, client, fresh, joined, kind_of, ms, prefixed};
+use crate::support::{SOON, alone, client, fresh, joined, kind_of, ms, prefixed};
 
 const DOCUMENT: &str = include_str!("../../../docs/operations.md");
 /// The id of a client, as Redisson writes it.
@@ -318,8 +318,7 @@ fn missing_rights_are_listed_beside_what_is_known() {
 /// The words for `client.inspect()` in the document are enough, and least.
 #[test]
 fn the_documented_rights_are_enough_and_least() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let _guards = [client.get_fair_lock("hash").lock().unwrap(), client.get_token_lock("string").lock().unwrap()];
     let semaphore = client.get_permit_expirable_semaphore("set");
     semaphore.set_permits_once(1).unwrap();

@@ -12,7 +12,8 @@ use lockson_harness::{RedisServer, eventually};
 use parking_lot::Mutex;
 
 use crate::support::{
-    GRACE, SCHEDULING, SOON, STANDSTILLS, client, elsewhere, fields, fresh, handed_over, joined, kind_of, ms, timed,
+    GRACE, SCHEDULING, SOON, STANDSTILLS, alone, client, elsewhere, fields, fresh, handed_over, joined, kind_of, ms,
+    timed,
 };
 
 #[test]
@@ -73,8 +74,7 @@ fn an_unwoken_plain_waiter_is_served_within_a_second() {
 
 #[test]
 fn three_tries_half_a_second_apart_are_three_tries() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_spin_lock_with("job", Backoff::new(|tries| (tries < 3).then_some(ms(500))));
     drop(lock.lock().unwrap()); // from here on the scripts are known
     let guard = Client::connect(&server.url()).unwrap().get_spin_lock("job").lock().unwrap();
@@ -138,8 +138,7 @@ fn one_thread_asks_as_often_as_all_that_wait() {
 
 #[test]
 fn the_default_slows_to_eight_requests_a_second() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let _guard = client.get_spin_lock("job").lock().unwrap();
     let lock = Client::connect(&server.url()).unwrap().get_spin_lock("job");
     server.reset_counters();
@@ -172,8 +171,7 @@ fn a_wait_is_not_longer_than_it_may_be_whatever_the_pauses_are() {
 
 #[test]
 fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let guard = client.get_spin_lock("job").lock().unwrap();
     let lock = Client::connect(&server.url()).unwrap().get_spin_lock_with("job", Backoff::new(|_| None));
     server.reset_counters();
@@ -185,8 +183,7 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
 
 #[test]
 fn a_release_in_the_process_ends_a_long_pause() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_spin_lock_with("job", Backoff::fixed(Duration::from_secs(60)));
     let guard = lock.lock().unwrap();
     let asked = || server.calls_of("evalsha") + server.calls_of("eval");

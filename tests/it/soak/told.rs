@@ -11,7 +11,7 @@ use redis::Connection;
 
 use crate::campaign::Campaign;
 use crate::support::kinds::{OfName, WATCHED};
-use crate::support::{SOON, channel, fresh, joined, ms};
+use crate::support::{SOON, alone, channel, fresh, joined, ms};
 
 const HOLDS: usize = 10_000;
 const TRIALS: usize = 1_000;
@@ -154,8 +154,7 @@ struct Probe {
 
 impl Stage {
     fn start() -> (RedisServer, Self) {
-        let server = RedisServer::start();
-        let client = Client::connect(&server.url()).unwrap();
+        let (server, client) = alone();
         let take = |index: usize| client.get_lock(format!("other:{index}")).owned().lock().unwrap();
         let holds: Vec<_> = thread::scope(|scope| {
             let take = &take;

@@ -3,20 +3,19 @@
 use std::thread;
 use std::time::Instant;
 
-use lockson::{Client, Loss};
+use lockson::Loss;
 use lockson_harness::proxy::{Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{AT_ONCE, all_are_told, patient_client, watched};
+use super::{AT_ONCE, all_are_told, patient_scene, watched};
 use crate::support::faults::{Rig, SCHEDULING};
-use crate::support::{SOON, at_once, ms};
+use crate::support::{SOON, alone, at_once, ms};
 
 #[test]
 fn a_restart_without_data_is_told_within_a_second_of_its_end() {
     // Long enough for the pauses between attempts to grow; each outage ends at another moment of such a pause.
     at_once([1_500, 1_740], |outage| {
-        let server = RedisServer::start();
-        let client = patient_client(&server);
+        let (server, client) = patient_scene();
         let guards = watched(&server, &client);
         server.kill();
         thread::sleep(ms(outage));
@@ -30,8 +29,7 @@ fn a_restart_without_data_is_told_within_a_second_of_its_end() {
 
 #[test]
 fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let guard = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     server.restart();
@@ -41,8 +39,7 @@ fn holds_that_are_only_leased_are_told_of_a_restart_as_well() {
 #[test]
 fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
     for kind in ["pubsub", "normal"] {
-        let server = RedisServer::start();
-        let client = patient_client(&server);
+        let (server, client) = patient_scene();
         let guards = watched(&server, &client);
         let since = Instant::now();
         // In one step: no client receives a message about a key deleted before the reconnection.
@@ -59,8 +56,7 @@ fn a_key_deleted_in_an_outage_is_told_after_reconnection() {
 #[test]
 fn watched_holds_are_watched_again_after_a_broken_connection() {
     for kind in ["pubsub", "normal"] {
-        let server = RedisServer::start();
-        let client = patient_client(&server);
+        let (server, client) = patient_scene();
         let guards = watched(&server, &client);
         let dead = connections_of(&server);
         server.run(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]);
@@ -86,8 +82,7 @@ fn connections_of(server: &RedisServer) -> Vec<String> {
 
 #[test]
 fn a_broken_watchdog_connection_verifies_all_holds_once() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let guards = watched(&server, &client);
     thread::sleep(ms(300));
     server.reset_counters();
@@ -168,8 +163,7 @@ fn changes_are_not_told_to_a_client_of_another_server() {
 
 #[test]
 fn holds_are_watched_again_soon_after_an_outage() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let renewed = client.get_lock("renewed").owned().lock().unwrap();
     let leased = client.get_lock("leased").with_lease(super::LEASE).owned().lock().unwrap();
     eventually(SOON, "both are watched", || server.tracked_keys() >= 2);

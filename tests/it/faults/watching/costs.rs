@@ -7,14 +7,13 @@ use lockson::{Client, Loss};
 use lockson_harness::proxy::{Direction, Scope, When};
 use lockson_harness::{RedisServer, eventually};
 
-use super::{AT_ONCE, patient, patient_client};
+use super::{AT_ONCE, patient, patient_scene};
 use crate::support::faults::Rig;
 use crate::support::{SOON, ms};
 
 #[test]
 fn short_holds_cause_no_connection_and_no_question() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let until = Instant::now() + ms(1_500);
     let mut longest = Duration::ZERO;
     while Instant::now() < until {
@@ -30,8 +29,7 @@ fn short_holds_cause_no_connection_and_no_question() {
 
 #[test]
 fn a_release_of_a_watched_lock_causes_no_question() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let guards: Vec<_> = (0..50).map(|number| client.get_lock(number.to_string()).lock().unwrap()).collect();
     eventually(SOON, "all are watched", || server.tracked_keys() == 50);
     thread::sleep(ms(300)); // the last look has ended
@@ -46,8 +44,7 @@ fn a_release_of_a_watched_lock_causes_no_question() {
 
 #[test]
 fn constant_writes_of_the_owner_cost_few_questions() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let lock = client.get_lock("busy");
     let guard = lock.lock().unwrap();
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
@@ -59,8 +56,7 @@ fn constant_writes_of_the_owner_cost_few_questions() {
 
 #[test]
 fn constant_writes_of_others_cost_few_questions() {
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let guard = client.get_read_write_lock("busy").read().lock().unwrap();
     eventually(SOON, "the hold is watched", || server.tracked_keys() > 0);
     let mut connection = server.connection();
@@ -75,8 +71,7 @@ fn constant_writes_of_others_cost_few_questions() {
 #[test]
 fn writes_to_a_key_of_many_holds_cost_few_questions() {
     const HOLDS: usize = 1_000;
-    let server = RedisServer::start();
-    let client = patient_client(&server);
+    let (server, client) = patient_scene();
     let lock = client.get_read_write_lock("busy").read().owned();
     let guards: Vec<_> = (0..HOLDS).map(|_| lock.lock().unwrap()).collect();
     let mut connection = server.connection();

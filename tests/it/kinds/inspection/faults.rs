@@ -5,6 +5,7 @@ use lockson_harness::RedisServer;
 use lockson_harness::proxy::{Then, When};
 
 use super::{JAVA, only};
+use crate::support::alone;
 use crate::support::faults::Rig;
 
 fn lists() -> When {
@@ -50,8 +51,7 @@ fn connections_that_are_not_told_hide_nothing_else() {
 
 #[test]
 fn data_without_end_is_told_as_no_lock() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let (big, owner) = ("x".repeat(20 << 20), format!("{JAVA}:1"));
     let rows: [&[&str]; 6] = [
         &[&big, "1"],

@@ -12,7 +12,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::names;
 use crate::support::{
-    Busy, SCHEDULING, SOON, channel, client, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
+    Busy, SCHEDULING, SOON, alone, channel, client, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
 };
 
 fn plain(client: &Client, names: &[&String]) -> Lock {
@@ -86,8 +86,7 @@ fn a_waiting_group_blocks_no_thread_at_its_free_members() {
 #[test]
 fn groups_that_fail_on_one_member_wake_nobody_at_the_others() {
     const THREADS: usize = 50;
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let names = names::<3>();
     let held = Client::connect(&server.url()).unwrap().get_lock(&names[2]).owned().lock().unwrap();
     let mut connection = server.connection();

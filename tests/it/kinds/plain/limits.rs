@@ -8,7 +8,7 @@ use lockson::Client;
 use lockson_harness::proxy::{Proxy, Then, When};
 use lockson_harness::{Peer, RedisServer, eventually, thread_names_of};
 
-use crate::support::{SOON, channel, fresh, ms, open_peer};
+use crate::support::{SOON, alone, channel, fresh, ms, open_peer};
 
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_to_one() {
@@ -111,8 +111,7 @@ fn waits_in_vain_leave_no_channel_no_connection_and_no_key() {
 
 #[test]
 fn ten_thousand_names_leave_nothing_behind() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     thread::scope(|scope| {
         for part in 0..4 {
             let client = &client;

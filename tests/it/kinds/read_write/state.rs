@@ -4,12 +4,11 @@ use lockson::Client;
 use lockson_harness::RedisServer;
 
 use super::{channel, hold_key, is, sides, state};
-use crate::support::{client, fresh, ms, ttl_ms};
+use crate::support::{alone, client, fresh, ms, ttl_ms};
 
 #[test]
 fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     for name in ["job", "{tag}:job", "a{b}c", "brace{"] {
         let (read, _) = sides(&client, name);
         let outer = read.lock().unwrap();
@@ -42,8 +41,7 @@ fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {
 
 #[test]
 fn a_writer_is_a_field_of_its_own_and_may_read_beside() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     for name in ["job", "{tag}:job"] {
         let (read, write) = sides(&client, name);
         let outer = write.lock().unwrap();

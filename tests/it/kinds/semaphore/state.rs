@@ -7,7 +7,7 @@ use lockson_harness::{RedisServer, eventually};
 
 use super::{free, semaphore_with};
 use crate::support::faults::Rig;
-use crate::support::{SOON, at_once, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
+use crate::support::{SOON, alone, at_once, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
 
 #[test]
 fn the_counter_is_the_whole_state() {
@@ -40,8 +40,7 @@ fn no_change_ends_the_time_to_live() {
 
 #[test]
 fn permits_of_a_gone_semaphore_make_no_new_one() {
-    let server = RedisServer::start();
-    let client = lockson::Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let gone: [&dyn Fn(&str); 3] = [&|name| server.run(&["DEL", name]), &|_| server.run(&["FLUSHALL"]), &|name| {
         server.run(&["PEXPIRE", name, "50"]);
         thread::sleep(ms(100));

@@ -12,7 +12,7 @@ use lockson_harness::{RedisServer, eventually};
 use super::{free, semaphore_with};
 use crate::support::faults::Rig;
 use crate::support::{
-    Events, SCHEDULING, SOON, STANDSTILLS, at_once, client, fresh, joined, kind_of, median, ms, prefixed, timed,
+    Events, SCHEDULING, SOON, STANDSTILLS, alone, at_once, client, fresh, joined, kind_of, median, ms, prefixed, timed,
 };
 
 /// Waits until so many threads of the client sleep.
@@ -139,8 +139,7 @@ fn waiters_of_one_process_are_served_in_order() {
     const WAITERS: usize = 300;
     // Requests for each release.
     at_once([(KINDS[0], 2), (KINDS[1], 3)], |(make, most)| {
-        let server = RedisServer::start();
-        let client = Client::connect(&server.url()).unwrap();
+        let (server, client) = alone();
         let permits = make(&client, 1);
         let held = permits.take(1, None).unwrap();
         let (served, order) = channel();

@@ -8,8 +8,8 @@ use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
 use super::{CANARY, LIMIT, Row};
-use crate::support::Events;
 use crate::support::faults::{Rig, SOON};
+use crate::support::{Events, alone};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = refusals();
@@ -189,8 +189,7 @@ fn silence() -> Vec<Row> {
 }
 
 fn holds() -> Vec<Row> {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).unwrap();
+    let (server, client) = alone();
     let lock = client.get_lock("job");
     let mut rows = vec![];
     let mut lost = |situation, spoil: &dyn Fn(), loss, says: &[&str]| {
