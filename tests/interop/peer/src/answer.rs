@@ -52,6 +52,17 @@ impl Answer {
     }
 }
 
+/// Runs the operation of a command, whose answer has the outcome under this key.
+pub(crate) fn put<T: ToString>(
+    answer: &mut Answer,
+    key: &str,
+    operation: impl FnOnce() -> lockson::Result<T>,
+) -> Result<(), Failure> {
+    let value = answer.time(operation)?;
+    answer.put(key, value);
+    Ok(())
+}
+
 impl Failure {
     pub(crate) fn bad_input(message: impl Into<String>) -> Self {
         Self { kind: "bad_input", message: message.into() }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockson::{Cancel, CountDownLatch, Semaphore};
 
-use crate::answer::{Answer, Failure};
+use crate::answer::{Answer, Failure, put};
 use crate::clients::Clients;
 use crate::request::Request;
 
@@ -97,16 +97,6 @@ fn wait(request: &Request, answer: &mut Answer, latch: &CountDownLatch) -> Resul
         Some(wait) => latch.wait_for(wait),
         None => latch.wait().map(|()| true),
     })
-}
-
-fn put<T: ToString>(
-    answer: &mut Answer,
-    key: &str,
-    operation: impl FnOnce() -> lockson::Result<T>,
-) -> Result<(), Failure> {
-    let value = answer.time(operation)?;
-    answer.put(key, value);
-    Ok(())
 }
 
 const OF_ALL: &[&str] = &["thread", "client", "kind", "name", "handle"];

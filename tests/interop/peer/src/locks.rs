@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockson::{Cancel, Guard, Lock};
 
-use crate::answer::{Answer, Failure};
+use crate::answer::{Answer, Failure, put};
 use crate::clients::Clients;
 use crate::request::Request;
 
@@ -101,16 +101,6 @@ fn check_token(request: &Request) -> Result<(), Failure> {
     if request.flag("and_token")? && request.text("kind")? != "fenced" {
         return Err(Failure::unsupported("this kind has no token"));
     }
-    Ok(())
-}
-
-fn put<T: ToString>(
-    answer: &mut Answer,
-    key: &str,
-    operation: impl FnOnce() -> lockson::Result<T>,
-) -> Result<(), Failure> {
-    let value = answer.time(operation)?;
-    answer.put(key, value);
     Ok(())
 }
 

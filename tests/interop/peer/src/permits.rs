@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockson::{Cancel, ExpiringPermits, PermitExpirableSemaphore, PermitId};
 
-use crate::answer::{Answer, Failure};
+use crate::answer::{Answer, Failure, put};
 use crate::clients::Clients;
 use crate::request::Request;
 
@@ -134,14 +134,4 @@ fn give_back(
 
 fn id(text: &str) -> Result<PermitId, Failure> {
     Ok(text.parse()?)
-}
-
-fn put<T: ToString>(
-    answer: &mut Answer,
-    key: &str,
-    operation: impl FnOnce() -> lockson::Result<T>,
-) -> Result<(), Failure> {
-    let value = answer.time(operation)?;
-    answer.put(key, value);
-    Ok(())
 }
