@@ -53,6 +53,14 @@ impl Caller {
         self.gets_only(blocker, busy);
     }
 
+    /// Waits for the part with others in hand, for this time at most, and gives all back.
+    #[track_caller]
+    fn waits_holding_in_vain(&mut self, part: usize, most: Duration) {
+        self.is_told(Step::WaitHolding(part, most));
+        self.busy(&[part]);
+        self.gives_back();
+    }
+
     /// Two parts, of which the one or the other is busy, until the caller may hold while it waits.
     #[track_caller]
     fn loses_four_rounds(&mut self) {
@@ -110,9 +118,7 @@ fn after_four_rounds_in_vain_parts_are_held_for_a_while() {
     for _ in 0..4 {
         for (held, missing) in [(0, 1), (1, 0)] {
             caller.gets_only(held, missing);
-            caller.is_told(Step::WaitHolding(missing, ms(100)));
-            caller.busy(&[missing]);
-            caller.gives_back();
+            caller.waits_holding_in_vain(missing, ms(100));
         }
     }
     caller.gets_only(0, 1);
@@ -131,9 +137,7 @@ fn the_slowest_part_is_waited_for_with_empty_hands() {
         caller.gives_back();
         caller.waits(fast, ms(120), slow);
         // A quarter of the wait.
-        caller.is_told(Step::WaitHolding(slow, ms(30)));
-        caller.busy(&[slow]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(slow, ms(30));
         caller.waits(slow, ms(60_000), fast);
         caller.is_told(Step::WaitHolding(fast, ms(250)));
         caller.granted(&[fast]);
@@ -164,14 +168,10 @@ fn of_two_slow_parts_one_is_held_until_the_other_comes() {
         caller.busy(&[0, 1]);
         caller.gives_back();
         caller.waits(0, queue, 1);
-        caller.is_told(Step::WaitHolding(1, ms(250)));
-        caller.busy(&[1]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(1, ms(250));
         // Two callers that waited for each other's part would go on for ever; in this order nobody waits for this one.
         caller.waits(1, queue * 2 / 3, 0);
-        caller.is_told(Step::WaitHolding(0, ms(250)));
-        caller.busy(&[0]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(0, ms(250));
         caller.waits(0, queue, 1);
         caller.is_told(Step::WaitHolding(1, queue * 2 / 3 * 2));
     }
@@ -186,13 +186,9 @@ fn of_a_slow_part_and_a_slower_one_the_first_is_held() {
     caller.gives_back();
     for _ in 0..2 {
         caller.waits(0, ms(2_000), 1);
-        caller.is_told(Step::WaitHolding(1, ms(250)));
-        caller.busy(&[1]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(1, ms(250));
         caller.waits(1, ms(10_000), 0);
-        caller.is_told(Step::WaitHolding(0, ms(250)));
-        caller.busy(&[0]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(0, ms(250));
     }
     caller.waits(0, ms(2_000), 1);
     caller.is_told(Step::WaitHolding(1, ms(20_000)));
@@ -208,14 +204,10 @@ fn a_part_that_came_at_once_is_not_waited_for_longer() {
     caller.gives_back();
     caller.waits(0, ms(1_000), 1);
     caller.granted(&[2]);
-    caller.is_told(Step::WaitHolding(1, ms(250)));
-    caller.busy(&[1]);
-    caller.gives_back();
+    caller.waits_holding_in_vain(1, ms(250));
     caller.waits(1, ms(400), 0);
     caller.granted(&[2]);
-    caller.is_told(Step::WaitHolding(0, ms(100)));
-    caller.busy(&[0]);
-    caller.gives_back();
+    caller.waits_holding_in_vain(0, ms(100));
     for _ in 0..100 {
         caller.waits(0, ms(1_000), 1);
         caller.busy(&[2]);
@@ -229,9 +221,7 @@ fn a_part_that_came_at_once_is_not_waited_for_longer() {
         caller.gives_back();
         caller.waits(2, ms(200), 0);
         caller.granted(&[1]);
-        caller.is_told(Step::WaitHolding(0, ms(100)));
-        caller.busy(&[0]);
-        caller.gives_back();
+        caller.waits_holding_in_vain(0, ms(100));
     }
 }
 
@@ -243,9 +233,7 @@ fn a_much_slower_part_is_not_waited_for_with_a_fast_one_in_hand() {
     caller.granted(&[1]);
     caller.gives_back();
     caller.waits(0, ms(10_000), 1);
-    caller.is_told(Step::WaitHolding(1, ms(250)));
-    caller.busy(&[1]);
-    caller.gives_back();
+    caller.waits_holding_in_vain(1, ms(250));
     caller.waits(1, ms(400), 0);
     caller.is_told(Step::WaitHolding(0, ms(100)));
 }
@@ -265,9 +253,7 @@ fn missing_parts_share_the_time_of_a_round() {
     caller.granted(&[3]);
     caller.is_told(Step::AskRest);
     caller.busy(&[4]);
-    caller.is_told(Step::WaitHolding(4, Duration::from_micros(37_500)));
-    caller.busy(&[4]);
-    caller.gives_back();
+    caller.waits_holding_in_vain(4, Duration::from_micros(37_500));
     caller.is_told(Step::Wait(4));
 }
 
