@@ -1,12 +1,12 @@
 //! The same requests to servers of several versions, which `.ci/servers` installs side by side.
 
-mod deeds;
+pub(crate) mod deeds;
 mod document;
 mod error_texts;
 mod operations;
 mod own_command;
 mod refusals;
-mod rights;
+pub(crate) mod rights;
 mod scene;
 mod stage;
 mod table;

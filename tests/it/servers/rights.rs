@@ -179,8 +179,8 @@ fn documented_addition(user: &User, what: &str) -> Vec<String> {
     cell.split(' ').filter(|word| !matches!(*word, "" | "–")).map(str::to_owned).collect()
 }
 
-/// The words in the row with this start.
-fn documented_words(start: &str) -> Vec<String> {
+/// The words in the line of `docs/operations.md` with this start.
+pub(crate) fn documented_words(start: &str) -> Vec<String> {
     let text = document::text();
     let row = text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_else(|| panic!("no row {start}"));
     let words = row.trim_end_matches("` |").replace("\\|", "|");

@@ -8,6 +8,8 @@ use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
 use lockson_harness::{RedisCluster, SentinelSet, slot_of};
 use parking_lot::Mutex;
 
+use crate::servers::deeds::{told, within};
+use crate::servers::rights::documented_words;
 use crate::support::kinds::{self, OfName};
 use crate::support::{SOON, TICK, joined, ms, some_at_once};
 
@@ -56,7 +58,8 @@ fn the_rights_on_a_cluster_are_enough_and_least() {
     let cluster =
         RedisCluster::start_with(2, 0, |builder| builder.config("appendonly yes").config("appendfsync always"));
     let (cluster, bystander) = (&cluster, &Client::connect(&cluster.url()).unwrap());
-    let (any, messages) = (words("| a Redis Cluster | `"), words("| a Redis Cluster with sharded pub/sub | `"));
+    let (any, messages) =
+        (documented_words("| a Redis Cluster | `"), documented_words("| a Redis Cluster with sharded pub/sub | `"));
     let mut trials = vec![];
     for kind in KINDS {
         let all = if kind.listens { [&any[..], &messages].concat() } else { any.clone() };
@@ -91,7 +94,7 @@ impl<'a> Stage<'a> {
     fn open(cluster: &'a RedisCluster, bystander: &'a Client, kind: &'a Kind, added: &[String]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let user = format!("user{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let line = words(&format!("ACL SETUSER {} ", kind.user));
+        let line = documented_words(&format!("ACL SETUSER {} ", kind.user));
         let rights: Vec<String> = line.into_iter().chain(added.iter().cloned()).collect();
         let rights: Vec<&str> = rights.iter().map(String::as_str).collect();
         for node in cluster.nodes() {
@@ -208,29 +211,6 @@ fn take_while_the_slot_moves(stage: &Stage<'_>) -> Outcome {
     outcome
 }
 
-fn told<T>(outcome: lockson::Result<T>) -> Result<T, String> {
-    outcome.map_err(|error| error.to_string())
-}
-
-fn within(limit: Duration, done: impl Fn() -> bool) -> bool {
-    let begun = Instant::now();
-    while !done() {
-        if begun.elapsed() > limit {
-            return false;
-        }
-        thread::sleep(ms(5));
-    }
-    true
-}
-
-/// The words of the line in `docs/operations.md` with this start.
-fn words(start: &str) -> Vec<String> {
-    let line = DOCUMENT.lines().find_map(|line| line.strip_prefix(start));
-    let line = line.unwrap_or_else(|| panic!("no line {start}"));
-    line.trim_end_matches("` |").replace("\\|", "|").split(' ').map(str::to_owned).collect()
-}
-
-const DOCUMENT: &str = include_str!("../../../docs/operations.md");
 const SECOND: Duration = Duration::from_secs(1);
 const WORKERS: usize = 8;
 
@@ -251,7 +231,7 @@ fn the_rights_at_sentinels_are_enough_and_least() {
         let client = Client::builder(&url).command_timeout(ms(500)).connect();
         client.map(drop).map_err(|error| error.to_string())
     };
-    let all = words("| a sentinel, for its own user | `");
+    let all = documented_words("| a sentinel, for its own user | `");
     assert_eq!(connects("whole", &all), Ok(()));
     for (number, left_out) in all.iter().enumerate() {
         let rest: Vec<String> = all.iter().filter(|word| *word != left_out).cloned().collect();
