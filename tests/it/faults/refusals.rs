@@ -102,27 +102,6 @@ fn a_refusal_that_takes_its_time_is_still_told_as_one() {
 }
 
 #[test]
-fn a_missing_or_wrong_password_is_told_at_connect() {
-    let server = RedisServer::builder().password("right").start();
-    let port = server.port();
-    for (url, word) in [
-        (format!("redis://127.0.0.1:{port}"), "NOAUTH"),
-        (format!("redis://127.0.0.1:{port}/?protocol=resp3"), "NOAUTH"),
-        (format!("redis://:wrong-canary@127.0.0.1:{port}"), "WRONGPASS"),
-        (format!("redis://nobody:wrong-canary@127.0.0.1:{port}"), "WRONGPASS"),
-        (format!("redis://:wrong-canary@127.0.0.1:{port}/?protocol=resp3"), "WRONGPASS"),
-    ] {
-        let error = Client::connect(&url).unwrap_err();
-        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
-        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
-        let lazily = Client::builder(&url).connect_lazily().unwrap();
-        let error = lazily.get_lock("wanted").lock().unwrap_err();
-        assert_eq!((error.kind(), error.redis_word()), (ErrorKind::Refused, Some(word)), "{error}");
-        assert_eq!(error.lock_name(), Some("wanted"));
-    }
-}
-
-#[test]
 fn a_password_that_changed_is_told_on_the_next_connection() {
     let rig = Rig::around(RedisServer::builder().password("first").start());
     let url = format!("redis://:first@127.0.0.1:{}", rig.proxy.port());

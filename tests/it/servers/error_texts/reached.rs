@@ -93,12 +93,7 @@ fn unwilling() -> Vec<Row> {
     let (port, locked_port) = (open.port(), locked.port());
     open.run(&["ACL", "SETUSER", "bob", "on", ">right", "~*", "&*", "+@all"]);
     let place = format!("127.0.0.1:{port}");
-    let of_locked = |login: &str| no_client(&format!("redis://{login}127.0.0.1:{locked_port}"));
     let mut rows = vec![
-        Row::refused("no password", of_locked(""), "NOAUTH", &["a password is required", "redis://user:password@host"])
-            .at(locked_port, 0),
-        Row::refused("a wrong password", of_locked(":wrong-canary@"), "WRONGPASS", &["password is wrong", "ACL LIST"])
-            .at(locked_port, 0),
         Row::refused(
             "a user without a password",
             no_client(&format!("redis://bob@{place}")),
@@ -121,6 +116,20 @@ fn unwilling() -> Vec<Row> {
         )
         .at(port, 9_999),
     ];
+    let required = ("NOAUTH", ["a password is required", "redis://user:password@host"]);
+    let wrong = ("WRONGPASS", ["password is wrong", "ACL LIST"]);
+    for (situation, login, query, (word, says)) in [
+        ("no password", "", "", required),
+        ("no password, by RESP3", "", "?protocol=resp3", required),
+        ("a wrong password", ":wrong-canary@", "", wrong),
+        ("a wrong password, by RESP3", ":wrong-canary@", "?protocol=resp3", wrong),
+        ("a user that there is not", "nobody:wrong-canary@", "", wrong),
+    ] {
+        let url = format!("redis://{login}127.0.0.1:{locked_port}{query}");
+        let lazily = Client::builder(&url).connect_lazily().unwrap().get_lock("wanted").lock().map(drop).unwrap_err();
+        rows.push(Row::refused(situation, no_client(&url), word, &says).at(locked_port, 0));
+        rows.push(Row::refused(situation, lazily, word, &says).at(locked_port, 0).of("wanted"));
+    }
     let loading = Proxy::start(open.address());
     let reply = b"-LOADING Redis is loading the dataset in memory\r\n".to_vec();
     loading.rule(When::command("PING").always(), Then::AnswerInstead(reply));
