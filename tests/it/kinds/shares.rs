@@ -120,13 +120,17 @@ fn a_wait_stands_back_and_a_try_does_not() {
 /// What a thread takes, holds for a while and gives back; returns the wait.
 type Section = Box<dyn Fn(Duration) -> Duration>;
 
-fn of_lock(lock: Lock) -> Section {
+fn section_of<T: 'static>(take: impl Fn() -> T + 'static, give_back: fn(T)) -> Section {
     Box::new(move |hold| {
-        let (waited, guard) = timed(|| lock.lock().unwrap());
+        let (waited, taken) = timed(&take);
         thread::sleep(hold);
-        guard.unlock().unwrap();
+        give_back(taken);
         waited
     })
+}
+
+fn of_lock(lock: Lock) -> Section {
+    section_of(move || lock.lock().unwrap(), |guard| guard.unlock().unwrap())
 }
 
 /// A section of one kind with a new name, and its channels.
@@ -148,24 +152,14 @@ fn section(client: &Client, kind: &str, permits: u32) -> (Section, Vec<String>) 
         "semaphore" => {
             let semaphore = client.get_semaphore(&name);
             semaphore.set_permits_once(permits).unwrap();
-            let section = move |hold| {
-                let (waited, permit) = timed(|| semaphore.acquire(1).unwrap());
-                thread::sleep(hold);
-                permit.release().unwrap();
-                waited
-            };
-            (Box::new(section), vec![prefixed("redisson_sc", &name)])
+            let section = section_of(move || semaphore.acquire(1).unwrap(), |permit| permit.release().unwrap());
+            (section, vec![prefixed("redisson_sc", &name)])
         }
         _ => {
             let semaphore = client.get_permit_expirable_semaphore(&name);
             semaphore.set_permits_once(permits).unwrap();
-            let section = move |hold| {
-                let (waited, permit) = timed(|| semaphore.acquire(1).unwrap());
-                thread::sleep(hold);
-                permit.release().unwrap();
-                waited
-            };
-            (Box::new(section), vec![prefixed("redisson_sc", &name)])
+            let section = section_of(move || semaphore.acquire(1).unwrap(), |permit| permit.release().unwrap());
+            (section, vec![prefixed("redisson_sc", &name)])
         }
     }
 }

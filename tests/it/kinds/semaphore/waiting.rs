@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Client, ErrorKind, LockKind, Observer, PermitExpirableSemaphore, Semaphore, WaitLasts};
+use lockson::{
+    Cancel, Client, ErrorKind, ExpiringPermits, LockKind, Observer, PermitExpirableSemaphore, Permits, Semaphore,
+    WaitLasts,
+};
 use lockson_harness::proxy::Then;
 use lockson_harness::{RedisServer, eventually};
 
@@ -33,35 +36,27 @@ struct Taken {
     _permits: Box<dyn Send>,
 }
 
-impl Counted for Semaphore {
-    fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken> {
-        let permits = cancel.map_or(self.clone(), |cancel| self.with_cancel(cancel)).acquire(permits)?;
-        Ok(Taken { count: permits.count() as usize, _permits: Box::new(permits) })
-    }
+macro_rules! counted {
+    ($semaphore:ty, $count:expr) => {
+        impl Counted for $semaphore {
+            fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken> {
+                let permits = cancel.map_or(self.clone(), |cancel| self.with_cancel(cancel)).acquire(permits)?;
+                Ok(Taken { count: $count(&permits), _permits: Box::new(permits) })
+            }
 
-    fn add(&self, permits: i64) {
-        self.add_permits(permits).unwrap();
-    }
+            fn add(&self, permits: i64) {
+                self.add_permits(permits).unwrap();
+            }
 
-    fn free(&self) -> i64 {
-        self.available().unwrap()
-    }
+            fn free(&self) -> i64 {
+                self.available().unwrap()
+            }
+        }
+    };
 }
 
-impl Counted for PermitExpirableSemaphore {
-    fn take(&self, permits: u32, cancel: Option<&Cancel>) -> lockson::Result<Taken> {
-        let permits = cancel.map_or(self.clone(), |cancel| self.with_cancel(cancel)).acquire(permits)?;
-        Ok(Taken { count: permits.ids().len(), _permits: Box::new(permits) })
-    }
-
-    fn add(&self, permits: i64) {
-        self.add_permits(permits).unwrap();
-    }
-
-    fn free(&self) -> i64 {
-        self.available().unwrap()
-    }
-}
+counted!(Semaphore, |permits: &Permits| permits.count() as usize);
+counted!(PermitExpirableSemaphore, |permits: &ExpiringPermits| permits.ids().len());
 
 type Make = fn(&Client, u32) -> Box<dyn Counted>;
 
@@ -279,8 +274,8 @@ fn permits_are_waited_for_beside_plain_permits_of_the_name() {
     let (expiring, plain) = (client.get_permit_expirable_semaphore(&name), client.get_semaphore(&name));
     expiring.set_permits(0).unwrap();
     thread::scope(|scope| {
-        let first = scope.spawn(|| expiring.acquire(1).map(lockson::ExpiringPermits::release));
-        let second = scope.spawn(|| plain.acquire(1).map(lockson::Permits::release));
+        let first = scope.spawn(|| expiring.acquire(1).map(ExpiringPermits::release));
+        let second = scope.spawn(|| plain.acquire(1).map(Permits::release));
         wait_for_waiters(&client, 2);
         expiring.add_permits(1).unwrap();
         joined(first).unwrap().unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, Lock, Result};
+use lockson::{Lock, Result};
 use lockson_harness::{RedisCluster, Witness, eventually, slot_of};
 
 use super::kinds::{LEASE, brisk, names};
@@ -93,9 +93,23 @@ fn there_and_back(pause: Duration) -> Told {
         let counted: Vec<_> = clients
             .iter()
             .flat_map(|client| {
-                let (witness, ended, permits, count) = (&witness, &ended, &permits, &count);
-                let of_permits = scope.spawn(move || take_permits(client, permits, witness, ended));
-                [of_permits, scope.spawn(move || take_of_a_count(client, count, witness, ended))]
+                let (witness, ended, of_permits, of_count) = (&witness, &ended, &permits, &count);
+                let take_permit = move || {
+                    let taken = client.get_permit_expirable_semaphore(of_permits).try_acquire_for(1, ms(500))?;
+                    taken.map_or(Ok(()), |permit| {
+                        drop(witness.enter(of_permits));
+                        assert_eq!(permit.lost(), None);
+                        permit.release()
+                    })
+                };
+                let take_of_count = move || {
+                    let taken = client.get_semaphore(of_count).try_acquire_for(1, ms(500))?;
+                    taken.map_or(Ok(()), |permit| {
+                        drop(witness.enter(of_count));
+                        permit.release()
+                    })
+                };
+                [scope.spawn(move || repeat(ended, take_permit)), scope.spawn(move || repeat(ended, take_of_count))]
             })
             .collect();
         let slot = slot_of(&tag);
@@ -125,35 +139,11 @@ fn there_and_back(pause: Duration) -> Told {
     told
 }
 
-fn take_permits(client: &Client, name: &str, witness: &Witness, ended: &AtomicBool) {
-    let semaphore = client.get_permit_expirable_semaphore(name);
+/// Repeats the section until the end. A slot that moves may fail it for a while, or leave it in doubt.
+fn repeat(ended: &AtomicBool, section: impl Fn() -> Result<()>) {
     while !ended.load(Ordering::Relaxed) {
-        match semaphore.try_acquire_for(1, ms(500)) {
-            Ok(Some(permits)) => {
-                drop(witness.enter(name));
-                assert_eq!(permits.lost(), None);
-                if let Err(error) = permits.release() {
-                    assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}");
-                }
-            }
-            Ok(None) => {}
-            Err(error) => assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}"),
-        }
-    }
-}
-
-fn take_of_a_count(client: &Client, name: &str, witness: &Witness, ended: &AtomicBool) {
-    let semaphore = client.get_semaphore(name);
-    while !ended.load(Ordering::Relaxed) {
-        match semaphore.try_acquire_for(1, ms(500)) {
-            Ok(Some(permits)) => {
-                drop(witness.enter(name));
-                if let Err(error) = permits.release() {
-                    assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}");
-                }
-            }
-            Ok(None) => {}
-            Err(error) => assert!(error.is_transient() || error.is_in_doubt(), "{name}: {error}"),
+        if let Err(error) = section() {
+            assert!(error.is_transient() || error.is_in_doubt(), "{error}");
         }
     }
 }
