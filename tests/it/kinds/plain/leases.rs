@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use lockson::Loss;
+use lockson::{Guard, Loss};
 use lockson_harness::{RedisServer, eventually};
 
 use crate::support::{
@@ -19,38 +19,25 @@ fn assert_ttl(name: &str, most: i64) {
 }
 
 #[test]
-fn a_shorter_inner_lease_shortens_nothing() {
-    let lock = client().get_lock(fresh("lease"));
-    let outer = lock.with_lease(ms(20_000)).lock().unwrap();
-    let inner = lock.with_lease(ms(500)).lock().unwrap();
-    assert_ttl(lock.name(), 20_000);
-    assert!(outer.remaining() > ms(18_000) && inner.remaining() > ms(18_000));
-    inner.unlock().unwrap();
-    assert_ttl(lock.name(), 20_000);
-    assert!(outer.is_held());
-}
-
-#[test]
-fn a_longer_inner_lease_ends_with_its_guard() {
-    let lock = client().get_lock(fresh("lease"));
-    let outer = lock.lock().unwrap();
-    let inner = lock.with_lease(ms(3_600_000)).lock().unwrap();
-    assert_ttl(lock.name(), HOUR);
-    assert!(outer.remaining() > ms(3_500_000));
-    inner.unlock().unwrap();
-    assert_ttl(lock.name(), 30_000);
-    assert!(outer.remaining() <= ms(30_000) && outer.remaining() > ms(28_000));
-}
-
-#[test]
-fn an_outer_lease_comes_back_after_an_inner_watched_section() {
-    let lock = client().get_lock(fresh("lease"));
-    let outer = lock.with_lease(ms(6_000)).lock().unwrap();
-    let inner = lock.lock().unwrap();
-    assert_ttl(lock.name(), 30_000);
-    inner.unlock().unwrap();
-    assert_ttl(lock.name(), 6_000);
-    assert!(outer.remaining() <= ms(6_000));
+fn an_inner_lease_only_raises_and_ends_with_its_guard() {
+    let shorter_inside = (Some(20_000), Some(500), 20_000, 20_000);
+    let longer_inside = (None, Some(3_600_000), HOUR, 30_000);
+    let watched_inside = (Some(6_000), None, 30_000, 6_000);
+    for (outer, inner, together, alone) in [shorter_inside, longer_inside, watched_inside] {
+        let lock = client().get_lock(fresh("lease"));
+        let take = |lease: Option<u64>| lease.map_or(lock.clone(), |lease| lock.with_lease(ms(lease))).lock().unwrap();
+        let (outer, inner) = (take(outer), take(inner));
+        let is_left = |guard: &Guard, most: i64| {
+            let left = i64::try_from(guard.remaining().as_millis()).unwrap();
+            assert!(guard.is_held() && left <= most && left > most * 99 / 100 - 2_000, "{left} ms, not {most}");
+        };
+        assert_ttl(lock.name(), together);
+        is_left(&outer, together);
+        is_left(&inner, together);
+        inner.unlock().unwrap();
+        assert_ttl(lock.name(), alone);
+        is_left(&outer, alone);
+    }
 }
 
 #[test]
