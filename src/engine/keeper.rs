@@ -1,6 +1,6 @@
 //! Holds are kept, or their losses told.
 
-mod extend;
+pub(crate) mod extend;
 pub(crate) mod heartbeat;
 mod loss;
 pub(crate) mod partial;

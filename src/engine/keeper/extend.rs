@@ -12,15 +12,18 @@ use crate::state::exchange::Bounds;
 use crate::state::ledger::{GuardNumber, Phase};
 use crate::time::Lease;
 
+/// The lease of an extension, and its guard: none where it is by hand, and so for all guards.
+pub(crate) type Extension = (Lease, Option<GuardNumber>);
+
 /// What a server says to an extension.
 type Extended = Vec<RenewalAnswer>;
 
 impl Keeper {
-    /// Builds the request: for one guard, or by hand and so for all.
+    /// Builds the request.
     pub(crate) fn begin_extension(
         &self,
         hold: &Arc<HoldState>,
-        (lease, of): (Lease, Option<GuardNumber>),
+        (lease, of): Extension,
         bounds: Bounds,
     ) -> Result<Prepared<Extended, impl FnOnce(SendResult<Extended>) -> Result<()>>> {
         if !hold.kind.runs_scripts() {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::engine::caller::Caller;
 use crate::engine::hold::HoldState;
 use crate::engine::hold::requests::Prepared;
+use crate::engine::keeper::extend::Extension;
 use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::release::{Begun, LastRelease};
@@ -16,7 +17,7 @@ use crate::script::bundle::BundleRelease;
 use crate::script::{Call, Released};
 use crate::state::exchange::{Bounds, Failed, InDoubt};
 use crate::state::ledger::GuardNumber;
-use crate::time::{Instant, Lease};
+use crate::time::Instant;
 
 /// A guard of a hold, with its client.
 #[derive(Clone, Copy)]
@@ -132,10 +133,9 @@ fn part_of(outcome: &SendResult<Vec<Released>>, index: usize) -> SendResult<Rele
     Ok(answer.with(*answer.value.get(index).ok_or_else(missing)?))
 }
 
-/// Raises the time to live of every hold, each within its bounds: for one guard, or by hand and so for all. Returns the
-/// outcomes in order.
+/// Raises the time to live of every hold, each within its bounds. Returns the outcomes in order.
 pub(crate) fn extend_at_once(
-    holds: &[(&Engine, &Arc<HoldState>, (Lease, Option<GuardNumber>))],
+    holds: &[(&Engine, &Arc<HoldState>, Extension)],
     bounds: impl Fn(&Engine) -> Bounds,
 ) -> Vec<Result<()>> {
     let of = |place: usize| (holds[place].0, holds[place].1);
