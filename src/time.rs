@@ -8,6 +8,7 @@ use rustix::time::ClockId;
 use rustix::time::clock_gettime;
 
 use crate::error::{Error, ErrorKind};
+use crate::sync::{Condvar, MutexGuard};
 #[cfg(simulated)]
 use crate::system::clock_gettime;
 
@@ -74,6 +75,23 @@ impl Instant {
     pub(crate) fn until(self, later: Self) -> Duration {
         Duration::from_nanos(later.0.get().saturating_sub(self.0.get()))
     }
+}
+
+/// Sleeps until the guarded value is so, or until `end`.
+pub(crate) fn wait_until<'a, T>(
+    condvar: &Condvar,
+    mut guard: MutexGuard<'a, T>,
+    end: Instant,
+    is_so: impl Fn(&T) -> bool,
+) -> MutexGuard<'a, T> {
+    while !is_so(&guard) {
+        let now = Instant::now();
+        if now >= end {
+            break;
+        }
+        guard = condvar.wait_for(guard, now.nap_until(end));
+    }
+    guard
 }
 
 const NANOS_IN_A_SECOND: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::stream::timed_out;
 use crate::sync::{Condvar, Mutex};
 use crate::system::thread;
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 
 /// Callers of the same time share one asking. An asking that outlives its caller goes on in its thread and serves later
 /// callers, so a question that hangs blocks one thread instead of one thread for each caller.
@@ -52,17 +52,8 @@ impl<T: Clone + Send + 'static> SingleFlight<T> {
         question: impl FnOnce(bool) -> T + Send + 'static,
     ) -> io::Result<(u64, T)> {
         let asking = self.join(after, question)?;
-        let mut answer = asking.answer.lock();
-        loop {
-            if let Some(answer) = &*answer {
-                return Ok((asking.number, answer.clone()));
-            }
-            let left = Instant::now().until(deadline);
-            if left.is_zero() {
-                return Err(timed_out());
-            }
-            answer = asking.done.wait_for(answer, left);
-        }
+        let answer = wait_until(&asking.done, asking.answer.lock(), deadline, Option::is_some);
+        answer.clone().map(|answer| (asking.number, answer)).ok_or_else(timed_out)
     }
 
     /// Returns the asking under way if its answer is of use, and starts another one otherwise.

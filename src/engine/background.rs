@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::owner::{ThreadId, ThreadNumber};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::system::thread;
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 
 /// A queue of jobs, each with the earliest time of its run. One thread runs the jobs in turn.
 #[derive(Clone)]
@@ -102,16 +102,11 @@ impl Background {
     /// jobs, are dropped.
     pub(crate) fn finish(&self, until: Instant) {
         self.hurry();
-        let mut queue = self.0.queue.lock();
         let this = Some(ThreadId::current().number());
         // A job that closes the client must not wait for itself.
-        while queue.server.is_some() && queue.server != this && !(queue.jobs.is_empty() && queue.busy_since.is_none()) {
-            let now = Instant::now();
-            if now >= until {
-                break;
-            }
-            queue = self.0.done.wait_for(queue, now.nap_until(until));
-        }
+        let mut queue = wait_until(&self.0.done, self.0.queue.lock(), until, |queue| {
+            queue.server.is_none() || queue.server == this || (queue.jobs.is_empty() && queue.busy_since.is_none())
+        });
         queue.ended = true;
         let jobs = std::mem::take(&mut queue.jobs);
         drop(queue);

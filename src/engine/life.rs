@@ -3,7 +3,7 @@
 use crate::bell::{Bell, Bells, Hung};
 use crate::owner::Home;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 
 /// The running operations of one client, and whether new operations may begin.
 #[derive(Default)]
@@ -84,13 +84,7 @@ impl Life {
     /// Waits until only the `own` operations of the calling thread are left, or until `until`.
     pub(crate) fn wait_for_others(&self, own: usize, until: Instant) {
         self.awaited.store(true, Ordering::SeqCst);
-        let mut ending = self.ending.lock();
-        while self.operations.load(Ordering::SeqCst) > own {
-            let now = Instant::now();
-            if now >= until {
-                return;
-            }
-            ending = self.ended.wait_for(ending, now.nap_until(until));
-        }
+        let is_over = |(): &()| self.operations.load(Ordering::SeqCst) <= own;
+        drop(wait_until(&self.ended, self.ending.lock(), until, is_over));
     }
 }

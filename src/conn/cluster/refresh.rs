@@ -17,7 +17,7 @@ use super::member_view::{self, MemberView};
 use crate::conn::server::Server;
 use crate::conn::trouble::{at, foreign, no_thread};
 use crate::system::{mpsc, thread};
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 use crate::transport::{Fault, ServerNumber};
 
 /// When the map was looked at, and by whom it is looked at next.
@@ -70,15 +70,9 @@ pub(super) fn ask_for(shared: &Arc<Shared>, doubted: Option<ServerNumber>) {
 
 /// Waits until a second has passed since the last look. Returns `false` when the client was closed.
 fn wait_for_turn(shared: &Shared) -> bool {
-    let mut state = shared.state.lock();
-    loop {
-        let now = Instant::now();
-        let due = state.refreshing.last.map_or(now, |last| last.after(PAUSE));
-        if state.closed || due <= now {
-            return !state.closed;
-        }
-        state = shared.closing.wait_for(state, now.nap_until(due));
-    }
+    let state = shared.state.lock();
+    let due = state.refreshing.last.map_or_else(Instant::now, |last| last.after(PAUSE));
+    !wait_until(&shared.closing, state, due, |state| state.closed).closed
 }
 
 /// Whether another look follows, because a master of the map does not answer.

@@ -4,11 +4,11 @@
 
 use std::mem;
 
-use crate::engine::hold::HoldState;
+use crate::engine::hold::{HoldState, Progress};
 use crate::error::{Error, ErrorKind, Result};
 use crate::script::Call;
 use crate::state::exchange::InDoubt;
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 
 /// A request in its turn: the call, the earlier copies that must be fenced before, and what takes the outcome.
 pub(crate) type Prepared<A, Finish> = (Call<A>, InDoubt, Finish);
@@ -25,16 +25,12 @@ impl HoldState {
 
     /// Waits for the turn until `until`. Without the turn nothing is sent.
     pub(crate) fn turn(&self, until: Instant) -> Result<RequestTurn<'_>> {
-        let mut state = self.progress.state.lock();
-        while state.under_way {
-            let now = Instant::now();
-            if now >= until {
-                let text = "an earlier request of this hold is still unanswered, so this request was not sent";
-                return Err(Error::new(ErrorKind::Unknown, text));
-            }
-            state = self.progress.turn_ended.wait_for(state, now.nap_until(until));
+        let Progress { state, turn_ended, .. } = &self.progress;
+        let mut state = wait_until(turn_ended, state.lock(), until, |state| !state.under_way);
+        if mem::replace(&mut state.under_way, true) {
+            let text = "an earlier request of this hold is still unanswered, so this request was not sent";
+            return Err(Error::new(ErrorKind::Unknown, text));
         }
-        state.under_way = true;
         Ok(RequestTurn(self))
     }
 
