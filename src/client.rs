@@ -539,8 +539,9 @@ impl ClientBuilder {
     ///
     /// As [`Client::connect`], and `Config` for impossible settings.
     pub fn connect(self) -> Result<Client> {
+        let began = Instant::now();
         let client = self.connect_lazily()?;
-        client.handle.begin()?.sender.greet().map_err(at_the_start)?;
+        client.handle.begin()?.sender.greet(began).map_err(at_the_start)?;
         Ok(client)
     }
 

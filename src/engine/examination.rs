@@ -107,7 +107,7 @@ impl Engine {
     fn servers(&self) -> Vec<Arc<Server>> {
         // A client that was opened lazily does not know the members of a cluster so far.
         if self.sender.topology.has_slots() {
-            let _ = self.sender.greet();
+            let _ = self.sender.greet(Instant::now());
         }
         self.sender.topology.servers()
     }

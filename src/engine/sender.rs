@@ -86,9 +86,9 @@ impl Sender {
         });
     }
 
-    /// Checks that a server answers and accepts the login.
-    pub(crate) fn greet(&self) -> Result<()> {
-        self.topology.greet(self.config.command_timeout)
+    /// Checks that a server answers and accepts the login, for a caller that `began` then.
+    pub(crate) fn greet(&self, began: Instant) -> Result<()> {
+        self.topology.greet(Instant::now().until(began.after(self.config.command_timeout)))
     }
 
     /// Sends a call until a reply arrives or the bounds are reached.
