@@ -166,6 +166,25 @@ fn a_lock_without_scripts_is_released_where_its_slot_goes() {
     scene.cluster.finish_move(scene.slot, scene.to);
 }
 
+/// The last permit of the set deletes the key, which is at the target then: the script ends at the next touch.
+#[test]
+fn a_release_beside_a_moving_slot_keeps_the_sum_of_permits() {
+    let scene = Scene::new();
+    let (client, other) = (brisk(&scene.cluster).connect().unwrap(), Client::connect(&scene.cluster.url()).unwrap());
+    let (calls, others) =
+        (client.get_permit_expirable_semaphore(&scene.tag), other.get_permit_expirable_semaphore(&scene.tag));
+    calls.set_permits(3).unwrap();
+    let two = calls.with_lease(ms(60_000)).acquire(2).unwrap();
+    others.release_by_id(&two.ids()[1..]).unwrap();
+    assert_eq!(two.wait_lost(SOON), Some(Loss::Gone));
+    scene.cluster.begin_move(scene.slot, scene.to);
+    drop(two);
+    std::thread::sleep(ms(700)); // the background has tried
+    scene.cluster.finish_move(scene.slot, scene.to);
+    eventually(SOON, "all permits are back", || others.acquired().is_ok_and(|acquired| acquired == 0));
+    assert_eq!(others.available().unwrap(), 3);
+}
+
 #[test]
 fn locks_of_one_key_go_on_while_their_slot_migrates() {
     let scene = Scene::new();
