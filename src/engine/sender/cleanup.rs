@@ -21,9 +21,11 @@ impl Sender {
     }
 
     /// Fences copies in doubt, and withdraws their owner, if there is one without guards that may still hold the lock,
-    /// again and again until that is done. The lease has expired by `until`, by the clock of this machine.
+    /// again and again until that is done. The lease has expired by `until`.
     pub(crate) fn clean_up(&self, name: LockName, owner: Option<Withdrawn>, mut in_doubt: InDoubt, until: Instant) {
-        let until = until.after(self.config.peer_clock_skew);
+        // Parts live for longer than their lease where clocks may differ.
+        let has_parts = owner.as_ref().is_some_and(|(kind, _)| kind.may_leave_parts());
+        let until = if has_parts { until.after(self.config.peer_clock_skew) } else { until };
         self.until_done(name.clone(), Instant::now(), (PAUSE, PAUSE), move |sender| {
             let (now, limit) = (Instant::now(), sender.config.command_timeout);
             if now >= until {
