@@ -21,6 +21,7 @@ fn three_processes_of_eight_threads_exclude_each_other() {
     let running = peers.each_mut().map(|peer| scene.start_loops(peer, "duration_ms=1000 hold_us=100"));
     let mut grants = 0;
     for (peer, loops) in peers.iter_mut().zip(running) {
+        let before = grants;
         for id in loops {
             let told = peer.answer(id, SOON).expect_ok();
             assert_eq!(
@@ -30,8 +31,8 @@ fn three_processes_of_eight_threads_exclude_each_other() {
             );
             grants += told.number("grants");
         }
+        assert!(grants >= before + 8, "{grants} grants after {before}");
     }
-    assert!(grants >= 24, "{grants} grants only");
     assert_eq!(scene.counter(), grants, "an update was lost");
     assert_eq!(scene.overlaps(), Vec::<String>::new());
     assert!(scene.server.keys().is_empty());
