@@ -21,6 +21,7 @@ mod servers;
 mod tls;
 mod values;
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use lockson::{Client, ClientBuilder};
@@ -46,7 +47,7 @@ struct Readme;
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).
     pub builder: ClientBuilder,
-    /// One sentence for each setting that has no effect here, or another one than in Redisson. The sentence begins with
+    /// A sentence for each setting that has no effect here, or another one than in Redisson. The sentence begins with
     /// the name of the setting, and then says `no effect` or `changes what happens`.
     pub warnings: Vec<String>,
 }
@@ -110,6 +111,8 @@ fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
         tagged,
         settings: vec![],
         servers: Servers::default(),
+        watchdog: SECOND * 30,
+        timeout: None,
         #[cfg(feature = "tls")]
         tls: TlsSettings::default(),
         warnings: vec![],
@@ -117,6 +120,11 @@ fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
     reader.common(&root)?;
     Ok(reader)
 }
+
+const TEN_MS: Duration = Duration::from_millis(10);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How long a silent waiter for a fair lock keeps its place by default, as `ClientBuilder::fair_patience` says.
 const FAIR_PATIENCE: Duration = Duration::from_secs(5);
@@ -209,6 +217,8 @@ struct Reader {
     /// What the builder is told, as soon as the servers are known.
     settings: Vec<Box<dyn FnOnce(ClientBuilder) -> ClientBuilder>>,
     servers: Servers,
+    watchdog: Duration,
+    timeout: Option<Duration>,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
     warnings: Vec<String>,
@@ -220,15 +230,16 @@ impl Reader {
             let key = name(key)?;
             match key {
                 "lockWatchdogTimeout" => {
-                    let timeout = millis(key, value)?;
+                    let timeout = self.time(key, value, SECOND, YEAR)?;
+                    self.watchdog = timeout;
                     self.set(move |builder| builder.watchdog(timeout, timeout / 3));
                 }
                 "lockWatchdogBatchSize" => {
-                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
+                    let most = self.count(key, value, 1_000)?;
                     self.set(move |builder| builder.watchdog_batch(most));
                 }
                 "fairLockWaitTimeout" => {
-                    let patience = millis(key, value)?;
+                    let patience = self.time(key, value, SECOND * 2, HOUR)?;
                     if patience > FAIR_PATIENCE {
                         let why = format!("a dead waiter delays the queue by {patience:?}; see fair_patience()");
                         self.changes(key, &why);
@@ -276,16 +287,13 @@ impl Reader {
                     let name = text(key, value)?;
                     self.set(move |builder| builder.client_name(name));
                 }
-                "timeout" => {
-                    let timeout = millis(key, value)?;
-                    self.set(move |builder| builder.command_timeout(timeout));
-                }
+                "timeout" => self.timeout = Some(millis(key, value)?),
                 "connectionPoolSize" | "masterConnectionPoolSize" => {
-                    let most = usize::try_from(number(key, value)?).map_err(|_| bad(key, "a smaller number"))?;
+                    let most = self.count(key, value, 10_000)?;
                     self.set(move |builder| builder.max_connections(most));
                 }
                 "idleConnectionTimeout" => {
-                    let timeout = millis(key, value)?;
+                    let timeout = self.time(key, value, TEN_MS, YEAR)?;
                     self.set(move |builder| builder.idle_timeout(timeout));
                 }
                 "shardedSubscriptionMode" if layout == Layout::Cluster => match text(key, value)?.as_str() {
@@ -371,12 +379,35 @@ impl Reader {
         self.no_effect(key)
     }
 
+    fn time(&mut self, key: &str, value: &Value, least: Duration, most: Duration) -> Result<Duration> {
+        Ok(self.within(key, millis(key, value)?, least, most))
+    }
+
+    fn count(&mut self, key: &str, value: &Value, most: usize) -> Result<usize> {
+        let count = usize::try_from(number(key, value)?).unwrap_or(usize::MAX);
+        Ok(self.within(key, count, 1, most))
+    }
+
+    /// Takes a value that the builder accepts for one that only Redisson accepts.
+    fn within<T: Ord + Copy + Debug>(&mut self, key: &str, value: T, least: T, most: T) -> T {
+        let taken = value.clamp(least, most);
+        if taken != value {
+            self.changes(key, &format!("{taken:?} is taken, since the value is not possible here"));
+        }
+        taken
+    }
+
     fn set(&mut self, setting: impl FnOnce(ClientBuilder) -> ClientBuilder + 'static) {
         self.settings.push(Box::new(setting));
     }
 
-    #[cfg_attr(not(feature = "tls"), expect(unused_mut))]
     fn finish(mut self) -> Result<RedissonConfig> {
+        if let Some(timeout) = self.timeout {
+            // A renewal must not take longer than the lock lives.
+            let most = if timeout < self.watchdog { HOUR } else { HOUR.min(self.watchdog * 3 / 4) };
+            let timeout = self.within("timeout", timeout, TEN_MS, most);
+            self.set(move |builder| builder.command_timeout(timeout));
+        }
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls.taken(self.servers.use_tls(), &mut self.warnings)? {
             self.set(|builder| builder.tls(tls));

@@ -335,3 +335,36 @@ fn numbers_and_comments_are_those_of_yaml_1_1() {
     assert!(with("timeout: 3000 # was ${LOCKSON_NO_SUCH_VARIABLE}").is_ok());
     assert!(with("password: 'a #${LOCKSON_NO_SUCH_VARIABLE}'").is_err());
 }
+
+#[test]
+fn what_java_accepts_is_brought_to_what_is_possible() {
+    let check = |yaml: &str, wanted: &str, named: &[&str]| {
+        let read = super::read(yaml).unwrap();
+        let shown = format!("{:?}", read.builder);
+        assert!(shown.contains(wanted), "{yaml}: {shown}");
+        let changes = read.warnings.iter().filter_map(|warning| warning.split_once(": changes what happens: "));
+        assert_eq!(changes.map(|(key, _)| key).collect::<Vec<_>>(), named, "{yaml}: {:?}", read.warnings);
+        // Without TLS, a lazy connect checks the settings alone.
+        read.builder.connect_lazily().unwrap();
+    };
+    let both = |setting: &str, watchdog: u32| {
+        format!("singleServerConfig: {{address: 'redis://h', {setting}}}\nlockWatchdogTimeout: {watchdog}\n")
+    };
+    let inside = |setting: &str| both(setting, 30_000);
+    let above = |setting: &str| format!("{setting}\nsingleServerConfig: {{address: 'redis://h'}}\n");
+    check(&inside("timeout: 60000"), "command_timeout: 22.5s", &["timeout"]);
+    check(&both("timeout: 3000", 3_000), "command_timeout: 2.25s", &["timeout"]);
+    check(&both("timeout: 2999", 3_000), "command_timeout: 2.999s", &[]);
+    check(&both("timeout: 4000000", 10_000_000), "command_timeout: 3600s", &["timeout"]);
+    check(&inside("timeout: 4000000"), "command_timeout: 22.5s", &["timeout"]);
+    check(&inside("timeout: 1"), "command_timeout: 10ms", &["timeout"]);
+    check(&inside("connectionPoolSize: 10001"), "max_connections: 10000", &["connectionPoolSize"]);
+    check(&inside("connectionPoolSize: 99999999999999999"), "max_connections: 10000", &["connectionPoolSize"]);
+    check(&inside("idleConnectionTimeout: 0"), "idle_timeout: 10ms", &["idleConnectionTimeout"]);
+    check(&above("lockWatchdogTimeout: 500"), "watchdog_timeout: 1s", &["lockWatchdogTimeout"]);
+    check(&above("lockWatchdogBatchSize: 1001"), "watchdog_batch: 1000", &["lockWatchdogBatchSize"]);
+    check(&above("lockWatchdogBatchSize: 0"), "watchdog_batch: 1,", &["lockWatchdogBatchSize"]);
+    check(&above("fairLockWaitTimeout: 1999"), "fair_patience: 2s", &["fairLockWaitTimeout"]);
+    let longest = "fairLockWaitTimeout: 3600001";
+    check(&above(longest), "fair_patience: 3600s", &["fairLockWaitTimeout", "fairLockWaitTimeout"]);
+}
