@@ -32,7 +32,7 @@ use servers::{Layout, Servers};
 #[cfg(feature = "tls")]
 use tls::TlsSettings;
 use values::{
-    bad, class_of, config, is_almost, millis, name, not_yaml, number, octal, prefix, substitute, text, unsupported,
+    bad, class_of, config, is_almost, millis, name, not_yaml, number, prefix, rewritten, substitute, text, unsupported,
 };
 
 /// The Rust in the README compiles.
@@ -97,9 +97,9 @@ fn reader(yaml: &str, without: &[&str]) -> Result<Reader> {
     let Value::Mapping(mut root) = root else { return Err(config("the Redisson configuration is empty")) };
     // The parser keeps only tags that begin with an exclamation mark. This copy is read only for its tags.
     let tagged = serde_norway::from_str(&yaml.replace("!!", "!").replace("!<", "!<!")).map_err(malformed)?;
-    if let Some(line) = octal(&yaml) {
+    if let Some(line) = rewritten(&yaml) {
         return Err(config(&format!(
-            "line {line} of the Redisson configuration has a number that begins with 0; put it in quotes"
+            "line {line} of the Redisson configuration has a number that is not in plain decimal, as 010, 0xff or +5; put it in quotes"
         )));
     }
     let is_left = |key: &Value| !key.as_str().is_some_and(|key| without.contains(&key));

@@ -368,3 +368,21 @@ fn what_java_accepts_is_brought_to_what_is_possible() {
     let longest = "fairLockWaitTimeout: 3600001";
     check(&above(longest), "fair_patience: 3600s", &["fairLockWaitTimeout", "fairLockWaitTimeout"]);
 }
+
+#[test]
+fn a_text_that_yaml_turns_into_a_number_is_refused() {
+    let with = |line: &str| super::read(&format!("singleServerConfig:\n  address: redis://h:1\n  {line}\n"));
+    for key in ["password", "username", "clientName"] {
+        for text in ["0xdeadbeef", "0o17", "0b11", "+123", "+0x1f", "-0", "017"] {
+            let error = with(&format!("{key}: {text} # secret")).map(drop).unwrap_err().to_string();
+            assert!(error.contains("quotes"), "{key}: {text}: {error}");
+            assert!(!error.contains(text), "{error}");
+            assert!(with(&format!("{key}: '{text}'")).is_ok());
+        }
+        for text in ["123", "18446744073709551615", "1_0", "0xword", "08x", "+"] {
+            let shown = with(&format!("{key}: {text}")).map(|read| format!("{:?}", read.builder)).unwrap();
+            assert!(key != "clientName" || shown.contains(&format!("client_name: {text:?}")), "{text}: {shown}");
+        }
+    }
+    assert!(super::read("singleServerConfig: {address: 'redis://h:1', password: 0xff}\n").is_err());
+}

@@ -69,13 +69,16 @@ pub(super) fn substitute(yaml: &str) -> Result<String> {
     Ok(out)
 }
 
-/// The line with a number that begins with zero, which YAML 1.1, and so Redisson, reads as octal.
-pub(super) fn octal(yaml: &str) -> Option<usize> {
-    let is_octal = |setting: &str| {
+/// The line with a number whose text is lost: one that begins with zero, which YAML 1.1, and so Redisson, reads as
+/// octal, and any other than in plain decimal, like `0xff` or `+5`.
+pub(super) fn rewritten(yaml: &str) -> Option<usize> {
+    let is_rewritten = |setting: &str| {
         let value = setting.split_once(": ").map_or("", |(_, value)| value.trim_end_matches('}').trim());
-        value.len() > 1 && value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit())
+        let is_octal = value.len() > 1 && value.starts_with('0') && value.bytes().all(|byte| byte.is_ascii_digit());
+        let is_other = |read: Value| read.as_u64().is_some_and(|number| number.to_string() != value);
+        is_octal || !value.contains(' ') && serde_norway::from_str(value).is_ok_and(is_other)
     };
-    let settings = |line: &str| line.split(" #").next().unwrap_or_default().split(['{', ',']).any(is_octal);
+    let settings = |line: &str| line.split(" #").next().unwrap_or_default().split(['{', ',']).any(is_rewritten);
     yaml.lines().position(|line| !line.trim_start().starts_with('#') && settings(line)).map(|at| at + 1)
 }
 
