@@ -37,6 +37,7 @@ impl Args {
                 return Err(command.error(ErrorKind::ArgumentConflict, text));
             }
         }
+        args.connection.gives_certificates = ["ca", "cert", "key"].into_iter().any(is_given);
         Ok(args)
     }
 }
@@ -137,15 +138,18 @@ pub(crate) struct Connection {
     /// In front of every name
     #[arg(long, env = "LOCKSON_PREFIX", value_name = "PREFIX", global = true)]
     pub(crate) prefix: Option<String>,
-    /// Authorities that signed the server's certificate, in place of the system's
+    /// Authorities that signed the server's certificate, in place of the system's, beside those of --redisson-yaml
     #[arg(long, env = "LOCKSON_CA", value_name = "FILE", global = true)]
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate of this client
+    /// Certificate of this client, in place of that of --redisson-yaml
     #[arg(long, env = "LOCKSON_CERT", value_name = "FILE", requires = "key", global = true)]
     pub(crate) cert: Option<PathBuf>,
     /// Key of this client's certificate
     #[arg(long, env = "LOCKSON_KEY", value_name = "FILE", requires = "cert", global = true)]
     pub(crate) key: Option<PathBuf>,
+    /// Whether one of these three is an option, not a variable.
+    #[arg(skip)]
+    pub(crate) gives_certificates: bool,
 }
 
 impl Connection {

@@ -8,22 +8,27 @@ use crate::output::report;
 
 /// Returns a builder with the servers, the names and the certificates of the options.
 pub(crate) fn builder(options: &Connection) -> Result<ClientBuilder, Failure> {
-    let mut builder = match &options.redisson_yaml {
+    let (mut builder, tls) = match &options.redisson_yaml {
         Some(file) => {
             let yaml = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
             let read = lockson_redisson_yaml::read(&yaml).map_err(|error| format!("{}: {error}", file.display()))?;
             for warning in read.warnings.iter().filter(|warning| warning.contains("changes what happens")) {
                 report(format_args!("{}: {warning}", file.display()));
             }
-            read.builder
+            (read.builder, read.tls)
         }
-        None => Client::builder(&options.url),
+        None => {
+            let scheme = options.url.to_ascii_lowercase();
+            let has_tls = scheme.starts_with("rediss") || scheme.starts_with("valkeys");
+            (Client::builder(&options.url), has_tls.then(Tls::new))
+        }
     };
     if let Some(prefix) = &options.prefix {
         builder = builder.name_prefix(prefix);
     }
-    if let Some(tls) = tls(options) {
-        builder = builder.tls(tls);
+    // Certificates of the environment may be there for other servers.
+    if tls.is_some() || options.gives_certificates {
+        builder = builder.tls(certified(tls.unwrap_or_default(), options));
     }
     Ok(builder.client_name("lockson-cli"))
 }
@@ -37,10 +42,10 @@ pub(crate) fn of_whole_names(options: &Connection, beginning: &str) -> Result<(C
     Ok((builder.name_prefix("").connect()?, whole))
 }
 
-fn tls(options: &Connection) -> Option<Tls> {
-    let tls = options.ca.as_ref().map(|file| Tls::new().with_ca_file(file));
+fn certified(tls: Tls, options: &Connection) -> Tls {
+    let tls = options.ca.iter().fold(tls, Tls::with_ca_file);
     match (&options.cert, &options.key) {
-        (Some(cert), Some(key)) => Some(tls.unwrap_or_default().with_client_certificate(cert, key)),
+        (Some(cert), Some(key)) => tls.with_client_certificate(cert, key),
         _ => tls,
     }
 }

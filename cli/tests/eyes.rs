@@ -194,6 +194,38 @@ fn certificates_prefix_and_redissons_file_lead_to_the_lock() {
 }
 
 #[test]
+fn certificates_of_the_environment_are_for_tls_alone() {
+    let authority = Authority::new();
+    let server = RedisServer::builder().mutual_tls(&authority.server()).start();
+    let (own, other) = (authority.client(Validity::Now), Authority::new());
+    let yaml = server.data_folder().join("redisson.yaml");
+    let pair = server.data_folder().join("pair.pem");
+    let pems = [&own.file, &own.key].map(|file| std::fs::read_to_string(file).unwrap());
+    std::fs::write(&pair, pems.concat()).unwrap();
+    let show = |address: &str, tls: &str, options: &[&str]| {
+        std::fs::write(&yaml, format!("singleServerConfig: {{address: '{address}'{tls}}}")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockson"));
+        command.args(["show", "orders"]).args(options).env("LOCKSON_CA", authority.file());
+        command.env("LOCKSON_REDISSON_YAML", &yaml).output().unwrap()
+    };
+    let (plain, secure) = (server.url(), server.tls_url());
+    let [plain, secure] = [&plain, &secure].map(|url| url.trim_end_matches("/0"));
+    assert_eq!(code(&show(plain, "", &[])), 0, "a file without TLS");
+    assert_eq!(code(&show(plain, "", &["--url", plain])), 0, "a URL without TLS");
+    let ca = authority.file();
+    for options in [&["--ca", ca.to_str().unwrap()][..], &["--ca", ca.to_str().unwrap(), "--url", plain]] {
+        let refused = show(plain, "", options);
+        assert_eq!(code(&refused), 125);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("TLS"), "{refused:?}");
+    }
+    let keystore = format!(", sslKeystore: 'file:{}'", pair.display());
+    let both = format!("{keystore}, sslTruststore: 'file:{}'", other.file().display());
+    assert_eq!(code(&show(secure, &keystore, &[])), 0, "the certificate of the file, the authority of the variable");
+    assert_eq!(code(&show(secure, &both, &[])), 0, "both authorities");
+    assert_eq!(code(&show(secure, &both, &["--ca", other.file().to_str().unwrap()])), 125, "no authority");
+}
+
+#[test]
 fn an_option_with_a_url_beats_a_variable_with_a_file() {
     let server = RedisServer::start();
     let _guard = Client::connect(&server.url()).unwrap().get_lock("orders").lock().unwrap();

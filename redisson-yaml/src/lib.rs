@@ -47,6 +47,10 @@ struct Readme;
 pub struct RedissonConfig {
     /// The settings, ready for [`connect`](ClientBuilder::connect).
     pub builder: ClientBuilder,
+    /// What the builder got for [`tls`](ClientBuilder::tls), for a program that adds to it; `None` for servers without
+    /// TLS. Needs the cargo feature `tls`.
+    #[cfg(feature = "tls")]
+    pub tls: Option<lockson::Tls>,
     /// A sentence for each setting that has no effect here, or another one than in Redisson. The sentence begins with
     /// the name of the setting, and then says `no effect` or `changes what happens`.
     pub warnings: Vec<String>,
@@ -409,12 +413,19 @@ impl Reader {
             self.set(move |builder| builder.command_timeout(timeout));
         }
         #[cfg(feature = "tls")]
-        if let Some(tls) = self.tls.taken(self.servers.use_tls(), &mut self.warnings)? {
+        let tls = self.tls.taken(self.servers.use_tls(), &mut self.warnings)?;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = tls.clone() {
             self.set(|builder| builder.tls(tls));
         }
         let builder = Client::builder(&self.servers.url()?);
         let builder = self.settings.into_iter().fold(builder, |builder, setting| setting(builder));
-        Ok(RedissonConfig { builder, warnings: self.warnings })
+        Ok(RedissonConfig {
+            builder,
+            #[cfg(feature = "tls")]
+            tls,
+            warnings: self.warnings,
+        })
     }
 
     /// Warns about a setting without effect. A misspelled setting is an error, as in Redisson.

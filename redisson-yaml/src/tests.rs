@@ -240,7 +240,10 @@ fn files_of_tls_are_taken_and_keystores_of_java_refused() {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains(words), "{error}");
     };
-    assert!(format!("{:?}", server("rediss", "").unwrap().builder).contains("tls: None"));
+    assert!(
+        format!("{:?}", server("rediss", "").unwrap().builder).contains("authorities: [], client_certificate: None")
+    );
+    assert!(server("redis", "").unwrap().tls.is_none());
     let pem = ", sslTruststore: 'file:/etc/ca.pem', sslKeystore: 'file:///etc/pair', sslKeystoreType: PEM";
     let shown = format!("{:?}", server("rediss", pem).unwrap().builder);
     assert!(shown.contains("/etc/ca.pem") && shown.contains("/etc/pair"), "{shown}");

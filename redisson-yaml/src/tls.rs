@@ -37,7 +37,7 @@ impl TlsSettings {
         Ok(true)
     }
 
-    /// The settings of TLS, if there are any.
+    /// The settings of TLS; `None` for servers without.
     pub(super) fn taken(&self, uses_tls: bool, warnings: &mut Vec<String>) -> Result<Option<Tls>> {
         let stores = [("sslTruststore", &self.truststore), ("sslKeystore", &self.keystore)];
         if !uses_tls {
@@ -61,8 +61,7 @@ impl TlsSettings {
         if let Some(pair) = &self.keystore {
             tls = tls.with_client_certificate(pair, pair);
         }
-        let has_settings = stores.iter().any(|(_, store)| store.is_some());
-        Ok(has_settings.then_some(tls))
+        Ok(Some(tls))
     }
 }
 
