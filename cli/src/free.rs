@@ -48,9 +48,13 @@ pub(crate) fn free(connection: &Connection, options: &Options) -> Result<ExitCod
         let record = serde_json::json!({ "freed": is_freed, "reason": options.reason, "before": json_of(&before) });
         json(&record)?;
     } else {
-        let what = if is_freed { "freed" } else { "nothing to free at" };
-        let mut out = io::stdout();
-        writeln!(out, "{what} {}: {}", shown(before.name()), options.reason)?;
+        let (name, reason, mut out) = (shown(before.name()), &options.reason, io::stdout());
+        match &options.owner {
+            _ if !is_freed => writeln!(out, "nothing to free at {name}: {reason}")?,
+            // The hold may have ended by itself since it was looked at.
+            Some(owner) => writeln!(out, "{name} is not held by {} now: {reason}", shown(owner))?,
+            None => writeln!(out, "freed {name}: {reason}")?,
+        }
         let only = options.owner.as_ref().or(options.permit.as_ref());
         // Of a group only the hash of a value is known.
         let is_told = is_freed && options.value.is_none();
@@ -104,7 +108,8 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     }
 }
 
-/// Frees the hold, the permit or the place in a queue of one owner. Returns whether it was there.
+/// Frees the hold, the permit or the place in a queue of one owner. Returns whether it was there, or may have been, of
+/// more than are listed.
 pub(crate) fn free_owner(client: &Client, name: &str, owner: &str, before: &Inspection) -> Result<bool, Failure> {
     match before.kind() {
         Some(LockKind::Permit) => return free_permits(client, name, vec![owner.parse()?]),
@@ -115,9 +120,13 @@ pub(crate) fn free_owner(client: &Client, name: &str, owner: &str, before: &Insp
     }
     let is_there = before.holders().iter().any(|holder| holder.owner() == owner)
         || before.waiters().iter().any(|waiter| waiter.owner() == owner);
+    let is_cut = before.holder_count() > before.holders().len() as u64 || before.waiters().len() >= MOST_LISTED;
     lock_of(client, name, before.kind()).force_unlock_owner(owner)?;
-    Ok(is_there)
+    Ok(is_there || is_cut)
 }
+
+/// As `Inspection::waiters` says.
+const MOST_LISTED: usize = 1_000;
 
 const BY_VALUE: &str = "a group is freed value by value; give --value VALUE";
 

@@ -77,3 +77,19 @@ fn a_permit_that_was_the_last_one_is_nothing_to_free() {
     }
     assert_eq!(permits.available().unwrap(), 1);
 }
+
+#[test]
+fn an_owner_beyond_the_list_is_freed_and_told() {
+    let server = RedisServer::start();
+    let client = Client::connect(&server.url()).unwrap();
+    let read = || client.get_read_write_lock("prices").read().owned().lock().unwrap();
+    let readers: Vec<_> = (0..1_001).map(|_| read()).collect();
+    let shown = json(&lockson(&server.url(), &["show", "prices", "--json"]));
+    let listed: Vec<_> = shown["holders"].as_array().unwrap().iter().map(|holder| holder["owner"].clone()).collect();
+    let reader = readers.iter().find(|reader| !listed.contains(&reader.owner().into())).unwrap();
+    let freed = lockson(&server.url(), &["free", "prices", "--owner", reader.owner(), "--reason", "test"]);
+    assert_eq!(code(&freed), 0, "{freed:?}");
+    let told = String::from_utf8(freed.stdout).unwrap();
+    assert!(told.starts_with(&format!("prices is not held by {} now: test\n", reader.owner())), "{told}");
+    eventually(SOON, "the freed reader is told", || reader.lost().is_some());
+}
