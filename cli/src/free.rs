@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use lockson::{Client, ErrorKind, Inspection, Lock, LockKind, PermitId};
@@ -77,8 +78,9 @@ fn free_by_kind(client: &Client, options: &Options, before: &Inspection) -> Resu
     if options.latch {
         let latch = client.get_count_down_latch(name);
         let is_freed = latch.delete()?;
-        // Java's waiters sleep on when a latch is deleted, and wake when one counts down to zero.
-        if is_freed && latch.set_count_once(1)? {
+        // Java's waiters sleep on when a latch is deleted, and wake when one counts down to zero. Should this program be
+        // killed in between, the latch opens by itself.
+        if is_freed && client.get_semaphore(name).set_permits_once_for(1, Duration::from_secs(10))? {
             latch.count_down()?;
         }
         return Ok(is_freed);

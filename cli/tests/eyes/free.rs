@@ -1,5 +1,8 @@
 //! One part of a lock is freed, and other parts stay.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use lockson::Client;
 use lockson_harness::{RedisServer, eventually};
 use serde_json::json as value;
@@ -92,4 +95,20 @@ fn an_owner_beyond_the_list_is_freed_and_told() {
     let told = String::from_utf8(freed.stdout).unwrap();
     assert!(told.starts_with(&format!("prices is not held by {} now: test\n", reader.owner())), "{told}");
     eventually(SOON, "the freed reader is told", || reader.lost().is_some());
+}
+
+#[test]
+fn a_latch_is_never_closed_for_long_to_be_opened() {
+    let server = RedisServer::start();
+    let latch = Client::connect(&server.url()).unwrap().get_count_down_latch("gate");
+    latch.set_count_once(3).unwrap();
+    server.run(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    assert_eq!(code(&lockson(&server.url(), &["free", "gate", "--latch", "--reason", "test"])), 0);
+    assert_eq!(latch.count().unwrap(), 0);
+    let mut connection = TcpStream::connect(server.address()).unwrap();
+    connection.write_all(b"SLOWLOG GET 100\r\nQUIT\r\n").unwrap();
+    let mut log = String::new();
+    connection.read_to_string(&mut log).unwrap();
+    // The count that is set for Java's waiters, and its time to live.
+    assert!(log.contains("\r\n1\r\n$5\r\n10000\r\n"), "{log}");
 }
