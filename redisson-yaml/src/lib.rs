@@ -289,7 +289,11 @@ impl Reader {
                 "clientName" if value == &Value::Null => {}
                 "clientName" => {
                     let name = text(key, value)?;
-                    self.set(move |builder| builder.client_name(name));
+                    if (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+                        self.set(move |builder| builder.client_name(name));
+                    } else {
+                        self.warn(key, "a name has 1 to 64 printable ASCII characters without spaces");
+                    }
                 }
                 "timeout" => self.timeout = Some(millis(key, value)?),
                 "connectionPoolSize" | "masterConnectionPoolSize" => {

@@ -389,3 +389,12 @@ fn a_text_that_yaml_turns_into_a_number_is_refused() {
     }
     assert!(super::read("singleServerConfig: {address: 'redis://h:1', password: 0xff}\n").is_err());
 }
+
+#[test]
+fn a_name_that_only_java_gives_its_client_is_passed_over() {
+    for name in [String::new(), "n".repeat(65), "b\u{fc}ro".to_owned()] {
+        let read = super::read(&format!("singleServerConfig: {{address: 'redis://h', clientName: '{name}'}}")).unwrap();
+        assert!(read.warnings[0].starts_with("clientName: no effect: "), "{:?}", read.warnings);
+        read.builder.connect_lazily().unwrap();
+    }
+}
