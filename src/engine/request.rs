@@ -80,7 +80,11 @@ impl AcquireRequest<'_> {
 impl Wait {
     /// A wait of zero asks once.
     pub(crate) fn within(wait: Duration) -> Self {
-        if wait.is_zero() { Self::Not } else { Self::Until(Deadline::after(wait)) }
+        match Deadline::after(wait) {
+            _ if wait.is_zero() => Self::Not,
+            Deadline::Never => Self::ForEver,
+            deadline => Self::Until(deadline),
+        }
     }
 
     /// Takes what the caller waits for.

@@ -179,6 +179,15 @@ fn a_lock_without_limit_waits_on_when_the_tries_are_used_up() {
     let waited = handed_over(&lock, asks, || guard.unlock().unwrap());
     assert!(waited <= ms(1_000) + SCHEDULING, "{waited:?}");
     assert!(server.calls_of("evalsha") <= 10, "a second at a time");
+
+    let guard = client.get_spin_lock("job").lock().unwrap();
+    server.reset_counters();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock.try_lock_for(Duration::MAX).unwrap().is_some());
+        asks();
+        guard.unlock().unwrap();
+        assert!(joined(waiter), "the longest wait is one without limit");
+    });
 }
 
 #[test]
