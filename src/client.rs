@@ -65,7 +65,8 @@ impl Client {
     /// `rediss` in place of `redis` is TLS (cargo feature `tls`), but of a Unix socket. All take the parameters
     /// `?db=n&user=name&pass=word&protocol=resp3`. In user and password `/`, `?`, `#`, `@` and `%` are written `%2F`,
     /// `%3F`, `%23`, `%40` and `%25`, in a parameter also `+` as `%2B`. A user without a password logs in with an empty
-    /// password. Any other part of a URL is refused by name.
+    /// password. A URL of sentinels also takes their `sentinel_user` and `sentinel_pass`. Any other part of a URL is
+    /// refused by name.
     ///
     /// ```no_run
     /// use lockson::Client;

@@ -222,7 +222,7 @@ impl ClientBuilder {
     /// locks; counting semaphores and latches do not wait. Defaults to nothing.
     ///
     /// [`Lock::with_durability`](crate::Lock::with_durability) sets another one for a handle. For a lock with a short
-    /// lease the time to reach the replicas is at most half of the lease.
+    /// lease the time of the client's setting to reach the replicas is at most half of the lease.
     ///
     /// ```
     /// # use lockson::Durability;

@@ -83,7 +83,7 @@ words! {
     pub enum ErrorKind {
         /// This thread holds the lock in a way that forbids another take.
         AlreadyHeld = "already_held",
-        /// An argument is not possible; nothing was sent.
+        /// An argument is not possible; nothing was changed.
         BadInput = "bad_input",
         /// The caller's [`Cancel`](crate::Cancel), or [`Client::stop_waiting`](crate::Client::stop_waiting), ended the
         /// wait; nothing was taken.
@@ -112,7 +112,7 @@ words! {
         /// A request was sent and never answered, so it may have run or not. Its effect is cleaned up in the background,
         /// at the latest by the end of the lease.
         Unknown = "unknown",
-        /// The server or this build lacks the feature.
+        /// The server or this build lacks the feature, or several locks as one cannot answer.
         Unsupported = "unsupported",
     }
     /// Returns the name of the kind in `snake_case`, for labels of metrics and fields of logs; a name never changes.

@@ -94,8 +94,8 @@ observer! {
 
         /// A held lock was lost; called once for each hold.
         ///
-        /// Called when Redis reports the loss; at the deadline, if a callback waits for the loss or a renewal failed;
-        /// and otherwise at the first check or release of the hold.
+        /// Called when Redis reports the loss, and at the deadline; a process that stood still past the deadline is told
+        /// when it looks first, at most 1 s after it wakes.
         fn lost(&self, event: &LockLost);
 
         /// A hold has ended for this process, in whatever way: released, left to expire, lost, or given back without an
@@ -103,8 +103,8 @@ observer! {
         /// permits of a semaphore, which belong to nobody.
         fn hold_ended(&self, event: &HoldEnded);
 
-        /// A dropped guard could not release its lock, also because the lock had been lost. The rest is cleaned up in
-        /// the background, at the latest by the end of the lease.
+        /// A guard that was dropped, or that ran work, could not release its lock, also because the lock had been lost.
+        /// The rest is cleaned up in the background, at the latest by the end of the lease.
         fn release_failed(&self, event: &ReleaseFailed);
 
         /// The watchdog renewed locks of a server; called once for each round.

@@ -197,8 +197,8 @@ impl Hold {
     /// # Errors
     ///
     /// `BadInput` for a duration that is not a possible lease, `Lost` when the lock is lost, `NotHeld` after a
-    /// release; `Quorum` for a [red lock](crate::RedLock) without a majority; `NotDurable` for a
-    /// [`Durability`](crate::Durability) that is not reached; otherwise refusals and outages of the server.
+    /// release; `NotDurable` for a [`Durability`](crate::Durability) that is not reached; otherwise refusals and outages
+    /// of the server, for a [red lock](crate::RedLock) without a majority those of one of its locks.
     pub fn extend(&self, duration: Duration) -> Result<()> {
         let lease = Lease::new(duration).map_err(|error| error.about(self.name()))?;
         let ones: Vec<&One> = self.ones().collect();

@@ -167,7 +167,8 @@ record! {
         owner: String => [&str],
         /// Returns the kind of the lock.
         kind: LockKind => [LockKind],
-        /// Returns the number of the waiting thread, which is part of the owner id of its holds.
+        /// Returns the number of the waiting thread. It is part of the owner id, but of those of owned guards and
+        /// leaderships, which have 0, and of permits.
         thread: u64 => [u64],
         /// Returns the name of the waiting thread, if the thread has a name.
         thread_name: Option<String> => [Option<&str>],

@@ -120,8 +120,8 @@ impl Lock {
     /// threads that hold one of the locks already. A waiter that waited long or met busy locks in four rounds may
     /// hold the others for a part of that time, so that locks that are nearly always busy do not starve it.
     ///
-    /// Locks of one server without a queue or a token ([`get_lock`](crate::Client::get_lock), non-reentrant, spin) are
-    /// taken and released in one request. A lock that this thread holds is re-entered. When the call returns, each lock
+    /// Locks of one server by [`get_lock`](crate::Client::get_lock), non-reentrant and spin locks are taken and released
+    /// in one request. A lock that this thread holds is re-entered. When the call returns, each lock
     /// is held with at least half of its lease.
     ///
     /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
@@ -319,7 +319,8 @@ impl<T, On> Lock<T, On> {
     ///
     /// A lock that does not reach them in time is given back, and the call fails with `NotDurable`: it does not wait
     /// and ask again. A busy lock is `None` as ever. A thread that re-enters a lock needs what its outer section needs,
-    /// or more. Of several locks each waits, those of one server together.
+    /// or more. Of several locks each waits, those of one server together. A durability that may take longer than half of
+    /// the lease is `BadInput`: below a lease of 2 s set [`within`](Durability::within).
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -515,8 +516,9 @@ impl<T, On> Lock<T, On> {
     ///
     /// Of several locks each is released; the result is whether any was held.
     ///
-    /// Of a read-write lock only the side of this handle is released: while a writer also reads, the read side stays
-    /// and the result is `false`; release the write side instead.
+    /// Of a read-write lock the read side alone is released where readers hold the lock; the write side goes with what
+    /// its writer reads. While a writer also reads, the read handle releases nothing and the result is `false`; release
+    /// the write side instead.
     ///
     /// A holder with this crate learns of the loss at once if the server reports changes of keys (see
     /// [`Observer::losses_told_late`](crate::Observer::losses_told_late)). A holder that does not check goes on

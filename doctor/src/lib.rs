@@ -12,7 +12,8 @@ use lockson::{Client, Error, Examination, Result};
 /// the user, proxies, clocks, and own locks without a time to live. Lists the findings about each server, the worst
 /// first; a well-kept server has none.
 ///
-/// Changes nothing, and takes at most one command time-out for each server. What the user may not ask is a finding, too.
+/// Changes nothing, and takes at most one command time-out for each server, on a cluster one more. What the user may not
+/// ask is a finding, too.
 ///
 /// ```no_run
 /// use lockson_doctor::Severity;

@@ -1,5 +1,5 @@
 -- read_write/force_release.lua
--- Releases one side of the lock, of whatever owner, and publishes a message; the other side stays.
+-- Releases the lock if this side is held, of whatever owner, with the read holds of a writer, and publishes a message.
 --
 -- KEYS[1] lock hash: 'mode' -> read or write, owner id -> read count, owner id:write -> write count
 -- ARGV[1] side to release: read or write

@@ -84,8 +84,7 @@ impl MetricsObserver {
     }
 
     /// Sets the gauges to the holds and the waiting threads of all these clients, from [`Client::held`] and
-    /// [`Client::waiting`]. Call it at each scrape, or every few seconds: no event tells the end of a hold that is left
-    /// to expire, so gauges that follow events would be wrong for ever.
+    /// [`Client::waiting`]. Call it at each scrape, or every few seconds: ages grow without an event.
     pub fn sample<'a>(&self, clients: impl IntoIterator<Item = &'a Client>) {
         let (mut held, mut waiting): (Vec<Duration>, Vec<Duration>) = (vec![], vec![]);
         for client in clients {

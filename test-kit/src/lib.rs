@@ -13,9 +13,9 @@ use lockson_harness::{RedisServer, eventually, missing_server};
 /// test process ends in any other way, `SIGKILL` included. What a test does to the network concerns clients of
 /// [`url`](Self::url); a [`rival`](Self::rival) reaches the server past it.
 ///
-/// The methods that take a lock's name wait for at most 10 seconds until the lock is held, and panic then. The
-/// name is that in Redis, with the client's prefix. The lock is one of any kind but a group, or a leadership; expiring
-/// permits end by [`advance_clock`](Self::advance_clock).
+/// `delete`, `steal` and `expire` wait for at most 10 seconds until the lock is held, and panic then. The name is that in
+/// Redis, with the client's prefix. The lock is one of any kind but a group, or a leadership; expiring permits end by
+/// [`advance_clock`](Self::advance_clock).
 ///
 /// ```
 /// # use std::time::Duration;
