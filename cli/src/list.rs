@@ -108,7 +108,7 @@ fn row(inspection: &Inspection) -> Vec<String> {
         kind(inspection),
         state(inspection),
         if is_held { end(first_end(inspection)) } else { "-".to_owned() },
-        listening(inspection),
+        listening(inspection, ""),
         place(inspection.holders().first().and_then(|holder| holder.client())),
     ]
 }

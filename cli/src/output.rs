@@ -158,10 +158,10 @@ pub(crate) fn millis(time: Option<Duration>) -> Option<u64> {
     time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// How many connections listen for a release, as far as the user may see that.
-pub(crate) fn listening(inspection: &Inspection) -> String {
+/// How many connections listen for a release, with what they do, as far as the user may see that.
+pub(crate) fn listening(inspection: &Inspection, deed: &str) -> String {
     let is_unknown = inspection.without_rights().iter().any(|right| right.starts_with("pubsub"));
-    if is_unknown { "unknown".to_owned() } else { inspection.waiting_clients().to_string() }
+    if is_unknown { "unknown".to_owned() } else { format!("{}{deed}", inspection.waiting_clients()) }
 }
 
 /// How many wait, of those that can be seen.

@@ -84,7 +84,7 @@ fn facts(inspection: &Inspection) -> Vec<(&'static str, String)> {
 }
 
 fn listeners(inspection: &Inspection) -> String {
-    format!("{} clients listen for a release", listening(inspection))
+    listening(inspection, " clients listen for a release")
 }
 
 fn row(inspection: &Inspection, holder: &InspectedHolder) -> Vec<String> {
