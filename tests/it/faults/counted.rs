@@ -8,7 +8,7 @@ use lockson_harness::eventually;
 use lockson_harness::proxy::{Fate, Request, Then, When};
 
 use super::exactly_once::{faults, lengths, silences};
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::faults::{PATIENCE, Rig, SOON, fences, meek, ms, rig_without_fences, without_fences};
 use crate::support::{at_once, joined, kind_of};
 
 const NAME: &str = "counted";
@@ -276,11 +276,6 @@ fn a_repeated_take_is_granted_where_writes_are_refused_by_then() {
         permits.release().unwrap();
         assert_eq!(free(&rig), 5);
     }
-}
-
-/// The URL of a user that may not kill connections.
-fn meek(rig: &Rig) -> String {
-    format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port())
 }
 
 #[test]

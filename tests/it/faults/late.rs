@@ -7,7 +7,7 @@ use lockson::{Client, ErrorKind, Guard, Lock, Loss};
 use lockson_harness::proxy::{Direction, Fate, Request, RuleHandle, Scope, Then, When};
 use lockson_harness::{RedisServer, eventually};
 
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::faults::{PATIENCE, Rig, SOON, fences, meek, ms, rig_without_fences, without_fences};
 
 const NAME: &str = "late";
 
@@ -75,8 +75,8 @@ fn an_unfenceable_leftover_is_cleared_in_the_background() {
 #[test]
 fn a_leftover_is_cleared_after_an_end_beside_an_extension() {
     let rig = rig_without_fences();
-    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
-    let client = Client::builder(&url).command_timeout(PATIENCE * 2).drop_timeout(PATIENCE / 2).connect().unwrap();
+    let builder = Client::builder(&meek(&rig)).command_timeout(PATIENCE * 2).drop_timeout(PATIENCE / 2);
+    let client = builder.connect().unwrap();
     let rule = rig.proxy.rule(rig.script("acquire"), Then::HoldRequest);
     let guard = client.get_lock(NAME).try_lock_for(SOON).unwrap().expect("no other client wants the lock");
     let original = rule.wait_hit(SOON);

@@ -155,11 +155,14 @@ pub(crate) fn rig_without_fences() -> Rig {
     Rig::around(server)
 }
 
+/// The URL of that user.
+pub(crate) fn meek(rig: &Rig) -> String {
+    format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port())
+}
+
 /// A client of that user.
 pub(crate) fn without_fences(rig: &Rig) -> Client {
-    let url = format!("redis://meek:secret@127.0.0.1:{}", rig.proxy.port());
-    let client = Client::builder(&url).command_timeout(PATIENCE).drop_timeout(PATIENCE);
-    client.connect().unwrap()
+    Client::builder(&meek(rig)).command_timeout(PATIENCE).drop_timeout(PATIENCE).connect().unwrap()
 }
 
 /// Requests that kill connections.
