@@ -121,8 +121,8 @@ impl Lock {
     /// hold the others for a part of that time, so that locks that are nearly always busy do not starve it.
     ///
     /// Locks of one server by [`get_lock`](crate::Client::get_lock), non-reentrant and spin locks are taken and released
-    /// in one request. A lock that this thread holds is re-entered. When the call returns, each lock
-    /// is held with at least half of its lease.
+    /// in one request. A lock that this thread holds is re-entered. When the call returns, each lock is held with at
+    /// least half of its lease.
     ///
     /// [`with_lease`](Self::with_lease) and [`with_max_hold`](Self::with_max_hold) of the multi-lock replace those of
     /// its locks; a [`with_cancel`](Self::with_cancel) counts on the multi-lock only. The guard is held while all locks

@@ -1,4 +1,4 @@
-//! The only clocks: instants that count suspended time, deadlines, leases.
+//! The only clocks: instants that count suspended time, deadlines, leases, and the wait under a mutex until an instant.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
