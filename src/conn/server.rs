@@ -11,7 +11,7 @@ use redis::Value;
 use super::connection::Connection;
 use super::dialer::Dialer;
 use super::down::Down;
-use super::introduction::Purpose;
+use super::introduction::{Hello, Purpose};
 use super::pool::Pool;
 use super::server_start::Runs;
 use super::single_flight::SingleFlight;
@@ -129,6 +129,18 @@ impl Server {
     pub(crate) fn leave_replica(&self) {
         self.suspect();
         self.pool.close_idle();
+    }
+
+    /// Leaves a server that became a replica. It also answers questions, and requests for a lock that is busy, which
+    /// write nothing. Members of a cluster, and servers that may move, are known otherwise.
+    pub(crate) fn check_role(&self, deadline: Instant) {
+        if self.dialer.in_cluster || self.dialer.locator.is_some() {
+            return;
+        }
+        let told = self.questions(Limits::by(deadline), |send| Ok(Hello::read(&ask(send, redis::cmd("HELLO"))?)));
+        if told.is_ok_and(|told| told.is_master() == Some(false)) {
+            self.leave_replica();
+        }
     }
 
     /// Whether the server has moved since the connection of this identity was opened.

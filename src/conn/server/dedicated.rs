@@ -105,7 +105,13 @@ impl DedicatedConnection {
             told => told?,
         };
         let Dialer { label, in_cluster, .. } = &self.server.dialer;
-        told.check(label, Purpose::Locks, *in_cluster).inspect_err(|_| self.hang_up())
+        told.check(label, Purpose::Locks, *in_cluster).inspect_err(|_| self.leave_replica())
+    }
+
+    /// Closes this connection and the idle ones of the pool: others may reach the master.
+    pub(crate) fn leave_replica(&mut self) {
+        self.server.leave_replica();
+        self.hang_up();
     }
 
     /// Closes the connection; the next request opens another one.

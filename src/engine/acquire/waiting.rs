@@ -65,6 +65,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) has_slept: bool,
     /// Whether the observer knows that the wait lasts.
     lasts: bool,
+    /// The next time to check that the server is no replica by now.
+    role_due: Instant,
 }
 
 /// The owner for which a thread waits.
@@ -111,6 +113,7 @@ impl<'a> Waiting<'a> {
             listed: None,
             has_slept: false,
             lasts: false,
+            role_due: started.after(engine.config.watchdog_timeout),
         }
     }
 
@@ -317,11 +320,18 @@ impl<'a> Waiting<'a> {
         self.caller.sleep(until)
     }
 
-    /// Lists the thread as waiting, and tells the observer once that it waits, and once that the wait lasts.
+    /// Lists the thread as waiting, and tells the observer once that it waits, and once that the wait lasts. Checks
+    /// during a wait that lasts that the server is no replica by now.
     fn tell_wait(&mut self) {
+        let now = Instant::now();
+        if self.role_due <= now {
+            self.role_due = now.after(self.engine.config.watchdog_timeout);
+            let limit = now.after(self.engine.config.command_timeout / PARTS_OF_A_CHECK);
+            self.node.server.check_role(self.deadline.sooner(limit));
+        }
         let Some(kind) = self.label else { return };
         let Asker { number, owner, thread } = &self.asker;
-        let waited = self.started.until(Instant::now());
+        let waited = self.started.until(now);
         let lasts = waited >= self.engine.config.watchdog_timeout;
         if self.listed.is_none() {
             let waiter = LockWaiter {
@@ -437,6 +447,9 @@ where
         (self.waiting)(self.host).sleep_in_line(until)
     }
 }
+
+/// The caller may cancel the wait meanwhile.
+const PARTS_OF_A_CHECK: u32 = 3;
 
 /// A line of ten thousand threads must not ask as fast as Redis answers.
 const MOST_ASKED_FOR: u32 = 16;

@@ -66,11 +66,7 @@ fn a_replica_is_left_for_the_master_behind_its_name() {
         busy.wait_hits(4, SOON);
         takes.into_iter().for_each(|take| take.join().unwrap());
     });
-    successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.address().port().to_string()]);
-    eventually(SOON, "the server has the lock", || successor.query::<i64>(&["EXISTS", "kept"]) == 1);
-    successor.run(&["REPLICAOF", "NO", "ONE"]);
-    rig.server.run(&["REPLICAOF", "127.0.0.1", &successor.address().port().to_string()]);
-    rig.proxy.retarget(successor.address()); // connections that are open stay where they are
+    fail_over(&rig, &successor, "kept", successor.port());
     let taken = client.get_lock("wanted").try_lock_for(SOON).unwrap().expect("the new master grants the lock");
     assert_eq!(successor.query::<i64>(&["EXISTS", "wanted"]), 1);
     leased.extend(Duration::from_secs(90)).unwrap();
@@ -79,6 +75,39 @@ fn a_replica_is_left_for_the_master_behind_its_name() {
         guard.unlock().unwrap();
     }
     assert!(successor.keys().is_empty());
+}
+
+/// Makes a replica of the server its master. The server becomes a replica of the port, where perhaps nobody is.
+fn fail_over(rig: &Rig, successor: &RedisServer, key: &str, port: u16) {
+    successor.run(&["REPLICAOF", "127.0.0.1", &rig.server.port().to_string()]);
+    eventually(SOON, "the server has the key", || successor.query::<i64>(&["EXISTS", key]) == 1);
+    successor.run(&["REPLICAOF", "NO", "ONE"]);
+    rig.proxy.retarget(successor.address()); // connections that are open stay where they are
+    rig.server.run(&["REPLICAOF", "127.0.0.1", &port.to_string()]);
+}
+
+#[test]
+fn a_re_entry_goes_where_the_hold_is_renewed() {
+    let (rig, successor) = (Rig::start(), RedisServer::start());
+    let client = rig.builder().watchdog(Duration::from_secs(2), ms(100)).connect().unwrap();
+    let kept = client.get_lock("kept").lock().unwrap();
+    fail_over(&rig, &successor, "kept", 1);
+    eventually(SOON, "the copy is over", || rig.server.query::<i64>(&["EXISTS", "kept"]) == 0);
+    let again = client.get_lock("kept").try_lock().unwrap().expect("it is held");
+    [again, kept].into_iter().for_each(|guard| guard.unlock().unwrap());
+    assert!(successor.keys().is_empty());
+}
+
+#[test]
+fn who_waits_at_a_replica_goes_to_the_master_behind_its_name() {
+    let (rig, successor) = (Rig::start(), RedisServer::start());
+    let client = rig.builder().watchdog(Duration::from_secs(1), ms(100)).connect().unwrap();
+    let latch = client.get_count_down_latch("latch");
+    latch.set_count_once(1).unwrap();
+    fail_over(&rig, &successor, "latch", 1);
+    let other = Client::connect(&successor.url()).unwrap();
+    other.get_count_down_latch("latch").count_down().unwrap();
+    assert!(latch.wait_for(SOON).unwrap(), "there it is open");
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl ServerRound<'_> {
         let (topology, connection) = (&self.keeper.sender.topology, &mut *self.connection);
         let mut named = |refusal: Refusal| {
             // The next connection may lead to the master, or log in.
-            if refusal.is_of_replica() || refusal.is_of_login() {
+            if refusal.is_of_replica() {
+                connection.leave_replica();
+            } else if refusal.is_of_login() {
                 connection.hang_up();
             }
             let refusal = refusal.at(self.server.label());
@@ -99,7 +101,7 @@ impl ServerRound<'_> {
                 RenewalAnswer::Refused(refusal) => {
                     *refusal = refusal.clone().at(self.server.label());
                     if refusal.is_of_replica() {
-                        self.connection.hang_up();
+                        self.connection.leave_replica();
                     }
                 }
             }
