@@ -95,6 +95,10 @@ fn ping(server: &Server, limit: Duration) -> std::result::Result<(), Fault> {
     server.questions(Limits::by(Instant::now().after(limit)), |send| send(&ping).map(drop))
 }
 
+fn refusal(reply: &str) -> Refusal {
+    Refusal::in_reply(&redis::parse_redis_value(reply.as_bytes()).unwrap()).unwrap()
+}
+
 #[track_caller]
 fn eventually(text: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
@@ -256,8 +260,7 @@ fn a_redirection_without_a_host_leads_to_the_host_that_spoke() {
     let dialer = |address| Dialer::new(address, None, "test".into());
     let login = Address::parse("redis://h").unwrap();
     let cluster = Cluster::new(login, seeds.into(), Arc::new(dialer), 1, None, LIMIT);
-    let Ok(redis::Value::ServerError(error)) = redis::parse_redis_value(b"-ASK 5 :7001\r\n") else { panic!() };
-    let refusal = Refusal::new(&error);
+    let refusal = refusal("-ASK 5 :7001\r\n");
     let Redirect::Elsewhere(Route { server, asking: true }) = cluster.redirect(ServerNumber(1), &refusal) else {
         panic!()
     };
@@ -282,6 +285,22 @@ fn an_address_of_another_cluster_gets_no_request() {
         assert!(cluster.0.state.lock().members.len() == 2);
     }
     assert!(!reused.server.seen().iter().any(|seen| seen.words == ["PING"]));
+}
+
+#[test]
+fn a_node_made_anew_at_an_old_address_gets_what_is_sent_there() {
+    let ours = member();
+    let anew = member_that(|seen| (seen.words[1..] == ["MYID"]).then_some(Reaction::Reply("$3\r\nnew\r\n")));
+    let cluster = cluster(&[ours.port], SOON);
+    for (epoch, nodes) in [(1, &[(anew.port, "old"), (ours.port, "ours")][..]), (2, &[(ours.port, "ours")])] {
+        ours.tells(epoch, nodes);
+        cluster.greet(SOON).unwrap();
+    }
+    let asks = refusal(&format!("-ASK 5 127.0.0.1:{}\r\n", anew.port));
+    let Redirect::Elsewhere(Route { server, .. }) = cluster.redirect(ServerNumber(0), &asks) else {
+        panic!("the slot is half moved")
+    };
+    ping(&server, SOON).unwrap();
 }
 
 #[test]
