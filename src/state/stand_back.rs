@@ -211,12 +211,14 @@ impl Turn {
     }
 
     /// Records the owner that a check found, or `None` for an owner of this process.
-    pub(crate) fn looked(&mut self, owner: Option<&str>, now: Instant) {
-        self.next_look = now.after(BETWEEN_LOOKS);
+    pub(crate) fn looked(&mut self, owner: Option<&str>, began: Instant, now: Instant) {
+        // On a slow link a check takes longer than the pause.
+        let between = BETWEEN_LOOKS + began.until(now).saturating_sub(PATIENCE) * REST_FOR_A_SLOW_LOOK;
+        self.next_look = now.after(between);
         if let Some(owner) = owner {
             // The interval changes: with a constant interval, threads that hold in rotation would hide each other.
             self.sights = (self.sights + 5) % 8;
-            self.next_look = now.after(BETWEEN_LOOKS * (1 + self.sights));
+            self.next_look = now.after(between * (1 + self.sights));
             self.seen.push_back((thread_of(owner), now));
             if self.seen.len() > MOST_SEEN {
                 self.seen.pop_front();
@@ -282,6 +284,8 @@ const MOST_UNUSED: u32 = 5;
 const MOST_CREDIT: i64 = 4;
 /// The next holder appears a moment after a release.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// Checks on a slow link cost a tenth of the time.
+const REST_FOR_A_SLOW_LOOK: u32 = 10;
 const AFTER_A_FAILED_LOOK: Duration = Duration::from_secs(60);
 const FEW_SEEN: usize = 8;
 const MOST_SEEN: usize = 32;

@@ -57,13 +57,13 @@ impl Engine {
             node.asking_ends_with(answer.as_ref().err().map(|failed| &failed.error));
             answer
         });
-        self.cells.stand_backs.with(name, |turn, _, now| match answer {
+        self.cells.stand_backs.with(name, |turn, _, answered| match answer {
             Some(Ok(answer)) => {
                 let owner = answer.value.ok().flatten().map(|(owner, _)| owner);
                 let owner = owner.filter(|owner| !owner.starts_with(self.owners.client()));
-                turn.looked(owner.as_deref(), now);
+                turn.looked(owner.as_deref(), now, answered);
             }
-            _ => turn.cannot_look(now),
+            _ => turn.cannot_look(answered),
         });
         true
     }

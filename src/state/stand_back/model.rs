@@ -179,7 +179,7 @@ impl Scene {
                 } else {
                     let holder = self.holders.first().filter(|(other, _)| *other != index);
                     let owner = holder.map(|(process, thread)| format!("{process}:{thread}"));
-                    process.turns.with(&name(), |turn| turn.looked(owner.as_deref(), now));
+                    process.turns.with(&name(), |turn| turn.looked(owner.as_deref(), now, now));
                 }
                 self.plan(0, Event::Wake, index, thread);
             }

@@ -18,6 +18,11 @@ fn hold(turns: &mut Turns, thread: usize, from: u64, millis: u64, others: usize)
     end
 }
 
+/// Records that a check which took no time found this owner.
+fn looked(turn: &mut Turn, owner: &str, now: u64) {
+    turn.looked(Some(owner), at(now), at(now));
+}
+
 /// A lock with a listener, before the first turn of this process.
 fn contended() -> Turns {
     let mut turns = Turns::default();
@@ -73,7 +78,7 @@ fn the_others_have_as_many_grants_as_they_have_threads() {
             ours += 1;
         } else {
             // Two threads of another process hold the lock in rotation.
-            turns.with(&name(), |turn| turn.looked(Some(&format!("b:{}.{now}", theirs % 2)), at(now)));
+            turns.with(&name(), |turn| looked(turn, &format!("b:{}.{now}", theirs % 2), now));
             now += 10_000;
             turns.with(&name(), |turn| turn.heard(at(now)));
             theirs += 1;
@@ -121,20 +126,32 @@ fn short_holds_are_given_away_in_batches() {
 
 #[test]
 fn a_listener_that_wants_nothing_costs_little() {
-    let mut turns = contended();
-    let (mut now, mut paused) = (20_000, 0);
-    for _ in 0..100_000 {
-        if let Some(end) = pause(&mut turns, 0, now) {
-            assert!(end - now <= 8_000, "a pause is bounded");
-            paused += end - now;
-            now = end;
-        } else {
-            turns.with(&name(), |turn| turn.granted(number(0), at(now)));
-            turns.released(&name(), Rivals::Listen(1), at(now + 100));
-            now += 100;
+    for round_trip in [0, 30_000, 300_000] {
+        let mut turns = contended();
+        let (mut now, mut paused) = (20_000, 0);
+        for _ in 0..100_000 {
+            let before = now;
+            match turns.with(&name(), |turn| turn.pause(number(0), at(now))).flatten() {
+                Some(Pause { looks: true, .. }) => {
+                    now += round_trip;
+                    turns.with(&name(), |turn| turn.looked(None, at(before), at(now)));
+                    paused += now - before;
+                }
+                Some(Pause { until, .. }) => {
+                    now = u64::try_from(at(0).until(until).as_micros()).unwrap();
+                    assert!(now - before <= 8_000, "a pause is bounded");
+                    paused += now - before;
+                }
+                None => {
+                    now += round_trip;
+                    turns.with(&name(), |turn| turn.granted(number(0), at(now)));
+                    now += 100 + round_trip;
+                    turns.released(&name(), Rivals::Listen(1), at(now));
+                }
+            }
         }
+        assert!(paused * 100 < now * 15, "link of {round_trip} us: paused for {paused} of {now} us");
     }
-    assert!(paused * 100 < now * 15, "paused for {paused} of {now} us");
 }
 
 #[test]
@@ -158,7 +175,7 @@ fn a_poller_that_was_seen_has_a_pause_of_its_own() {
     let mut turns = contended();
     assert_eq!(pause(&mut turns, 0, 20_000), None);
     let now = hold(&mut turns, 0, 20_000, 10, 1);
-    turns.with(&name(), |turn| turn.looked(Some("b:1"), at(now)));
+    turns.with(&name(), |turn| looked(turn, "b:1", now));
     // The other process does not listen any more, but its thread was seen.
     pause(&mut turns, 0, now + 8_000);
     let now = hold(&mut turns, 0, now + 8_000, 10, 0);
@@ -294,8 +311,8 @@ proptest::proptest! {
                     turns.with(&name(), |turn| turn.heard(at(now)));
                     last = now;
                 }
-                5 => _ = turns.with(&name(), |turn| turn.looked(Some(&format!("b:{thread}.{now}")), at(now))),
-                _ => _ = turns.with(&name(), |turn| turn.looked(None, at(now))),
+                5 => _ = turns.with(&name(), |turn| looked(turn, &format!("b:{thread}.{now}"), now)),
+                _ => _ = turns.with(&name(), |turn| turn.looked(None, at(now), at(now))),
             }
             let until = pause(&mut turns, thread, now);
             proptest::prop_assert!(until.is_none_or(|until| now < until && until <= last + 8_000));
