@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::sync::{Condvar, Mutex};
 use crate::system::HashMap;
-use crate::time::Instant;
+use crate::time::{Instant, wait_until};
 
 /// The bell of one waiting thread. A ring is only a hint to check again.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +28,7 @@ impl Bell {
 
     /// Sleeps until the bell rings or `until`.
     pub(crate) fn wait(&self, until: Instant) {
-        let mut rung = self.0.rung.lock();
-        if !*rung {
-            // After a spurious wake-up the caller checks and sleeps again.
-            rung = self.0.changed.wait_for(rung, Instant::now().until(until));
-        }
-        *rung = false;
+        *wait_until(&self.0.changed, self.0.rung.lock(), until, |rung| *rung) = false;
     }
 }
 
