@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use lockson::{Client, Lock, Result};
 use lockson_harness::RedisServer;
@@ -29,6 +30,7 @@ const BUDGETS: &[Budget] = &[
     budget("read-pair", 12_350, 3, 8),
     budget("semaphore-pair", 12_000, 3, 8),
     budget("permits-pair", 15_750, 7, 8),
+    budget("permits-beside-5000", 15_750, 7, 8),
     budget("multi-lock-of-10", 140_000, 111, 17),
 ];
 
@@ -52,6 +54,15 @@ fn operation(name: &str, client: &Client) -> Result<Box<dyn FnMut() -> Result<()
             let permits = client.get_permit_expirable_semaphore(name);
             permits.set_permits_once(5)?;
             Box::new(move || permits.acquire(1)?.release())
+        }
+        "permits-beside-5000" => {
+            let permits = client.get_permit_expirable_semaphore(name).with_lease(Duration::from_secs(600));
+            permits.set_permits_once(5_001)?;
+            let others: Vec<_> = (0..5_000).map(|_| permits.acquire(1)).collect::<Result<_>>()?;
+            Box::new(move || {
+                std::hint::black_box(&others);
+                permits.acquire(1)?.release()
+            })
         }
         "multi-lock-of-10" => {
             let locks = Lock::multi((0..10).map(|number| client.get_lock(format!("{name}:{number}"))));

@@ -17,6 +17,7 @@ use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, Observer};
+use crate::kinds::Queueing;
 use crate::owner::ThreadId;
 use crate::script::Side;
 use crate::state::exchange::Bounds;
@@ -146,6 +147,10 @@ impl Engine {
     /// A grant proves that older holds of this lock in this process are lost. Only holds registered before the
     /// request was sent are certain to be older.
     pub(crate) fn exclude_older_holds(&self, request: &AcquireRequest<'_>, sent: Instant) {
+        // A permit excludes nobody, and ten thousand others would be looked at.
+        if matches!(request.kind.queueing(), Queueing::Counted(_)) {
+            return;
+        }
         for older in self.cells.registry.older(request.name, sent) {
             let excluded = request.kind.side() == Side::Exclusive
                 || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);

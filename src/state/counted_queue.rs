@@ -129,10 +129,13 @@ impl<Key: Clone + Hash + Eq, Waiter: Clone> CountedQueues<Key, Waiter> {
         let mut least = u32::MAX;
         let mut wakes = vec![];
         for entry in self.queues.get_mut(key).into_iter().flatten() {
-            if wakes.is_empty() || entry.wish < least {
+            if entry.wish < least {
                 least = entry.wish;
                 entry.is_hinted = true;
                 wakes.push(entry.waiter.clone());
+            }
+            if least == 1 {
+                break;
             }
         }
         wakes

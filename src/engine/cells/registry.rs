@@ -2,8 +2,8 @@
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
-use std::slice;
 use std::sync::Arc;
+use std::{ptr, slice};
 
 use crate::system::HashSet;
 
@@ -57,10 +57,10 @@ impl SameKey {
     /// Returns the hold, if the list has the hold, and the others.
     fn without(self, hold: &HoldState) -> (Option<Arc<HoldState>>, Option<Self>) {
         match self {
-            Self::One(one) if one.number == hold.number => (Some(one), None),
+            Self::One(one) if ptr::eq(&*one, hold) => (Some(one), None),
             Self::One(_) => (None, Some(self)),
             Self::Several(mut holds) => {
-                let place = holds.iter().position(|other| other.number == hold.number);
+                let place = holds.iter().position(|other| ptr::eq(&**other, hold));
                 let removed = place.map(|place| holds.remove(place));
                 let rest = if holds.len() > 1 { Some(Self::Several(holds)) } else { holds.pop().map(Self::One) };
                 (removed, rest)
@@ -127,7 +127,7 @@ impl Registry {
     }
 
     pub(crate) fn contains(&self, hold: &HoldState) -> bool {
-        self.0.lock().under(&hold.name).iter().any(|other| other.number == hold.number)
+        self.0.lock().under(&hold.name).iter().any(|other| ptr::eq(&**other, hold))
     }
 
     /// Returns the hold that `thread` would re-enter under `name`.
