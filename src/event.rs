@@ -114,7 +114,8 @@ observer! {
         fn renewal_failed(&self, event: &RenewalFailed);
 
         /// Renewals of the locks of a server work again after [`renewal_failed`](Self::renewal_failed). Told by the
-        /// next renewal, so a client that holds nothing meanwhile learns of the end of an outage with its next hold.
+        /// next renewal, so a client that holds nothing meanwhile learns of the end of an outage with its next hold; on a
+        /// cluster also when other servers have all of its locks.
         fn recovered(&self, event: &ServerRecovered);
 
         /// A thread ended with a guard that was never dropped; its lock is not renewed any more.
@@ -133,9 +134,8 @@ observer! {
         /// every second. Called at each attempt in vain.
         fn listening_failed(&self, event: &ServerTrouble);
 
-        /// The listening connection to a server hears messages again after [`listening_failed`](Self::listening_failed).
-        /// A client without waiters and watched holds does not listen, and learns of the end of an outage with its next
-        /// one.
+        /// The listening connection to a server hears messages again after [`listening_failed`](Self::listening_failed),
+        /// or nothing is left to listen to there: a client without waiters and watched holds does not listen.
         fn listening_recovered(&self, event: &ServerRecovered);
     }
 }

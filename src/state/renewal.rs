@@ -222,6 +222,11 @@ impl RenewalRounds {
         }
     }
 
+    /// Ends the failures, because the holds are elsewhere. Returns the time for which renewals had failed.
+    pub(crate) fn left(&mut self, now: Instant) -> Option<Duration> {
+        self.failing_since.take().map(|since| since.until(now))
+    }
+
     /// Ends the round. Returns the number of renewed locks, and the time for which renewals had failed where no request
     /// failed any more.
     pub(crate) fn end(&mut self, now: Instant) -> (usize, Option<Duration>) {
@@ -230,7 +235,7 @@ impl RenewalRounds {
         if let Some(failed) = self.failed.take() {
             self.failing_since.get_or_insert(failed);
         } else if renewed > 0 {
-            recovered = self.failing_since.take().map(|since| since.until(now));
+            recovered = self.left(now);
         }
         (renewed, recovered)
     }

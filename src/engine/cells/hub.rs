@@ -185,6 +185,13 @@ impl Hub {
         self.state.lock().channels.unexpect_own(channel);
     }
 
+    /// Reports the end of failures that began then.
+    fn recovered(&self, failed_since: Option<Instant>) {
+        if let Some(since) = failed_since {
+            self.reports.take(&self.server, Report::Recovered(since.until(Instant::now())));
+        }
+    }
+
     /// Ends the listening connection and wakes every waiter.
     pub(crate) fn close(&self) {
         let state = self.state.lock();
@@ -222,10 +229,14 @@ impl Audience for Hub {
             return Demand::Redial;
         }
         let demand = state.channels.demand(now);
+        let mut failed_since = None;
         if demand == Demand::Close {
-            state.waker = None;
+            (state.waker, failed_since) = (None, state.failing_since.take());
         }
         self.live.store(state.channels.len(), Ordering::Release);
+        drop(state);
+        // Nobody listens here any more: on a cluster another server may have the locks.
+        self.recovered(failed_since);
         demand
     }
 
@@ -275,8 +286,6 @@ impl Audience for Hub {
             self.reports.take(&self.server, report);
         }
         wakes.iter().for_each(Bell::ring);
-        if let Some(since) = failed_since {
-            self.reports.take(&self.server, Report::Recovered(since.until(Instant::now())));
-        }
+        self.recovered(failed_since);
     }
 }

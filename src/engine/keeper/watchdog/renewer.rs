@@ -55,7 +55,7 @@ pub(crate) trait RenewalHost {
     /// Reports the number of locks that this round renewed.
     fn renewed_in_round(&self, locks: usize);
 
-    /// Reports that renewals work again, after failures for so long.
+    /// Reports that renewals work again, or that other servers have all holds whose renewals failed, after so long.
     fn recovered(&self, outage: Duration);
 }
 
@@ -109,7 +109,14 @@ impl Renewer {
         let tick = self.rounds.begin(Instant::now());
         let renews = tick || asked.all == Some(AllHolds::Renew);
         let mut retrying: Vec<_> = std::mem::take(&mut self.retrying).values().filter_map(Weak::upgrade).collect();
+        let had_failed = !retrying.is_empty();
         retrying.retain(|hold| !host.hand_over(hold));
+        if had_failed
+            && retrying.is_empty()
+            && let Some(outage) = self.rounds.left(Instant::now())
+        {
+            host.recovered(outage);
+        }
         let all = if tick || asked.all.is_some() { host.holds() } else { vec![] };
         let mut seen = HashSet::default();
         let mut due = vec![];

@@ -10,7 +10,8 @@ use lockson_harness::{RedisCluster, Witness, slot_of};
 
 use super::kinds::brisk;
 use crate::campaign::Campaign;
-use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
+
+use crate::support::{Events, SCHEDULING, SOON, fresh, joined, ms, timed};
 
 #[test]
 #[ignore = "make topology"]
@@ -36,6 +37,25 @@ fn a_replica_has_the_locks_of_its_dead_master() {
     let scene = Scene::new();
     let waits = scene.fail_over(scene.cluster.masters()[0]);
     assert!(waits.iter().all(|wait| *wait < ms(2_000)), "{waits:?}");
+    lockson_harness::eventually(SOON, "who does not listen there tells it", || {
+        scene.events.count_of("heard again") > 0
+    });
+}
+
+#[test]
+fn renewals_that_failed_go_on_at_the_new_master_and_say_so() {
+    let (cluster, events) = (RedisCluster::start(3, 1), Events::default());
+    let builder = Client::builder(&cluster.url()).watchdog(SOON, ms(200)).command_timeout(ms(500));
+    let guard = builder.observer(events.clone()).connect().unwrap().get_lock("kept").lock().unwrap();
+    let master = cluster.node_of("kept");
+    cluster.wait_until_synced(master);
+    cluster.node(master).pause();
+    lockson_harness::eventually(SOON, "renewals fail", || events.count_of("not renewed") > 0);
+    cluster.take_over(cluster.replicas_of(master)[0]);
+    lockson_harness::eventually(SOON, "the end is told", || events.outages().len() == 1);
+    assert!(guard.is_held());
+    cluster.node(master).resume();
+    guard.unlock().unwrap();
 }
 
 #[test]
@@ -119,15 +139,17 @@ struct Scene {
     holder: Client,
     waiter: Client,
     witness: Witness,
+    events: Events,
 }
 
 impl Scene {
     fn new() -> Self {
         let cluster = RedisCluster::start(3, 1);
-        let client = || brisk(&cluster).watchdog(LEASE, LEASE / 5).connect().unwrap();
+        let events = Events::default();
+        let client = || brisk(&cluster).watchdog(LEASE, LEASE / 5).observer(events.clone()).connect().unwrap();
         let (holder, waiter) = (client(), client());
         let witness = Witness::at(cluster.node(0).data_folder().join("witness"));
-        Scene { holder, waiter, witness, cluster }
+        Scene { holder, waiter, witness, cluster, events }
     }
 
     /// Kills a master whose locks are held and waited for. Returns the time from the release of each lock at its new
