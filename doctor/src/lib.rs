@@ -105,6 +105,8 @@ pub enum FindingKind {
     Fencing,
     /// Losses are told late, because keys cannot be tracked.
     Tracking,
+    /// The cluster serves no requests.
+    Cluster,
     /// This client and others of the cluster may not hear each other.
     PubSub,
     /// Something between client and server answers in place of the server.

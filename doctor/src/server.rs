@@ -19,6 +19,7 @@ pub(super) fn findings(examination: &Examination) -> Vec<Finding> {
         findings.extend(memory(info));
         findings.extend(persistence(info, examination.settings.as_ref().ok()));
         findings.extend(writes(info));
+        findings.extend(cluster(info));
         findings.extend(replicas(info));
         findings.extend(connections(info, client.connections));
         findings.extend(client.sharded_pub_sub.and_then(|is_sharded| pub_sub(info, is_sharded)));
@@ -164,6 +165,17 @@ fn writes(info: &Fields) -> Option<Finding> {
         what,
         "unless it is told otherwise, it refuses writes with MISCONF: locks cannot be taken, and held ones expire",
         "free its disk, and look into its log",
+    ))
+}
+
+fn cluster(info: &Fields) -> Option<Finding> {
+    info.get("cluster_state").filter(|state| *state != "ok")?;
+    Some(Finding::new(
+        Danger,
+        FindingKind::Cluster,
+        "its cluster is down",
+        "every lock there fails with CLUSTERDOWN, and held locks expire",
+        "start or replace the master of the missing slots; cluster-require-full-coverage no keeps the locks of the others",
     ))
 }
 

@@ -88,6 +88,8 @@ fn a_member_that_is_down_hides_no_other() {
     servers.dedup();
     assert_eq!(servers.len(), 3, "each member is asked: {all:#?}");
     assert_eq!(all.iter().filter(|finding| finding.kind == FindingKind::Unreachable).count(), 1);
+    let are_down = || findings(&client).iter().filter(|finding| finding.kind == FindingKind::Cluster).count() == 2;
+    eventually(SOON, "the others serve nothing without it", are_down);
 }
 
 #[test]

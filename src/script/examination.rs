@@ -27,7 +27,7 @@ pub(crate) type Reported<T> = crate::error::Result<T>;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Examination {
-    /// The fields of `INFO`.
+    /// The fields of `INFO`, and at a member of a cluster those of `CLUSTER INFO`, where the user may ask for them.
     pub info: Reported<BTreeMap<String, String>>,
     /// The settings `appendfsync`, `save`, `timeout` and `client-output-buffer-limit`, each by its name.
     pub settings: Reported<BTreeMap<String, String>>,
@@ -82,10 +82,11 @@ pub(crate) fn examine(
     sample: &LockName,
     client: ClientSettings,
 ) -> Result<Examination, Stop> {
-    let replies = send(&[cmd("HELLO"), command("CLIENT", "ID"), cmd("INFO")])?;
-    let [hello, first, info] = &replies[..] else { return Err(Stop::NoReply) };
+    let replies = send(&[cmd("HELLO"), command("CLIENT", "ID"), cmd("INFO"), command("CLUSTER", "INFO")])?;
+    let [hello, first, info, cluster] = &replies[..] else { return Err(Stop::NoReply) };
     let (hello, first) = (told(hello, |reply| Some(field(reply, "id").and_then(int)))?, told(first, int)?);
-    let info = told(info, |reply| text(reply).map(|info| fields(&info)))?;
+    let of_cluster = text(cluster).map(|info| fields(&info)).unwrap_or_default();
+    let info = told(info, |reply| Some(fields(&text(reply)?).into_iter().chain(of_cluster).collect()))?;
     let questions = SETTINGS.map(|name| command("CONFIG", ("GET", name)));
     // A server may lack a setting.
     let settings = send(&questions)?.iter().map(|reply| told(reply, texts)).collect::<Result<Reported<Vec<_>>, _>>()?;
