@@ -37,7 +37,7 @@ impl Args {
                 return Err(command.error(ErrorKind::ArgumentConflict, text));
             }
         }
-        args.connection.gives_certificates = ["ca", "cert", "key"].into_iter().any(is_given);
+        args.connection.gives_certificates = ["ca", "cert", "key", "server_name"].into_iter().any(is_given);
         Ok(args)
     }
 }
@@ -147,7 +147,10 @@ pub(crate) struct Connection {
     /// Key of this client's certificate
     #[arg(long, env = "LOCKSON_KEY", value_name = "FILE", requires = "cert", global = true)]
     pub(crate) key: Option<PathBuf>,
-    /// Whether one of these three is an option, not a variable.
+    /// Name in the servers' certificates, where the URL has another
+    #[arg(long, env = "LOCKSON_SERVER_NAME", value_name = "NAME", global = true)]
+    pub(crate) server_name: Option<String>,
+    /// Whether one of these four is an option, not a variable.
     #[arg(skip)]
     pub(crate) gives_certificates: bool,
 }

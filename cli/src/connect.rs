@@ -44,6 +44,7 @@ pub(crate) fn of_whole_names(options: &Connection, beginning: &str) -> Result<(C
 
 fn certified(tls: Tls, options: &Connection) -> Tls {
     let tls = options.ca.iter().fold(tls, Tls::with_ca_file);
+    let tls = options.server_name.iter().fold(tls, Tls::with_server_name);
     match (&options.cert, &options.key) {
         (Some(cert), Some(key)) => tls.with_client_certificate(cert, key),
         _ => tls,

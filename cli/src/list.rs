@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lockson::{Client, ErrorKind, Inspection};
+use lockson::{Client, Error, ErrorKind, Inspection};
 
 use crate::args::{Connection, Listing};
 use crate::output::{
@@ -45,6 +45,10 @@ pub(crate) fn top(
         let asked = Instant::now();
         let (found, is_cut) = match look(&client, &beginning, listing) {
             Ok(looked) => looked,
+            // What the user may not do now is not allowed later either.
+            Err(failure) if failure.downcast_ref().and_then(Error::redis_word) == Some("NOPERM") => {
+                return Err(failure);
+            }
             Err(failure) => {
                 report(&failure);
                 thread::sleep(every.max(SHORTEST));

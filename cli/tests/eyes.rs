@@ -133,10 +133,10 @@ fn a_missing_right_is_no_free_lock() {
     let _guard = Client::connect(&server.url()).unwrap().get_lock("orders").lock().unwrap();
     server.run(&["ACL", "SETUSER", "eye", "on", ">eye", "~*", "&*", "+@all", "-type", "-hlen"]);
     let url = format!("redis://eye:eye@{}", server.address());
-    for command in [&["wait", "orders"][..], &["free", "orders", "--reason", "test"]] {
+    for command in [&["wait", "orders"][..], &["free", "orders", "--reason", "test"], &["top"]] {
         let output = lockson(&url, command);
         assert_eq!(code(&output), 125, "{output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("may not run type"), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("type"), "{output:?}");
     }
 }
 
@@ -223,6 +223,18 @@ fn certificates_of_the_environment_are_for_tls_alone() {
     assert_eq!(code(&show(secure, &keystore, &[])), 0, "the certificate of the file, the authority of the variable");
     assert_eq!(code(&show(secure, &both, &[])), 0, "both authorities");
     assert_eq!(code(&show(secure, &both, &["--ca", other.file().to_str().unwrap()])), 125, "no authority");
+}
+
+#[test]
+fn the_name_in_a_certificate_can_be_given() {
+    let authority = Authority::new();
+    let server = RedisServer::builder().tls(&authority.server_for(&["redis.example"], Validity::Now)).start();
+    let ca = authority.file();
+    let show =
+        |options: &[&str]| lockson(&server.tls_url(), &[&["ls", "--ca", ca.to_str().unwrap()], options].concat());
+    let refused = show(&[]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("which one to expect by --server-name"), "{refused:?}");
+    assert_eq!(code(&show(&["--server-name", "redis.example"])), 0);
 }
 
 #[test]

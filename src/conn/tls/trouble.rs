@@ -43,7 +43,7 @@ impl Tls {
             }
             Is::UnknownIssuer => format!(
                 "that is self-signed or comes from an authority that {} do not have: give the \
-                 certificate of its authority by Tls::with_ca_file()",
+                 certificate of its authority by Tls::with_ca_file(), and the server those between the two",
                 in_words(&self.authorities)
             ),
             Is::NotValidForNameContext { expected, presented } => {
@@ -80,7 +80,7 @@ impl Tls {
             Is::CertificateRevoked => "refused the client certificate because it was revoked: make another one",
             Is::UnknownCA => {
                 "refused the client certificate because it does not know its authority: sign the certificate by an \
-                 authority in the server's tls-ca-cert-file"
+                 authority in the server's tls-ca-cert-file, and append the certificates between the two"
             }
             Is::CertificateRequired
             | Is::BadCertificate
