@@ -26,7 +26,8 @@ pub(crate) struct Spin {
 /// ```
 ///
 /// Of the threads of a process that wait for one lock, one asks for all, as often as all would together, but at most
-/// as often as 16: it makes so many tries for one, each after such a part of the pause.
+/// as often as 16: it makes so many tries for one, each after such a part of its own pause. A long pause of the first
+/// thread delays those behind it.
 ///
 /// Giving up ends [`Lock::try_lock_for`](crate::Lock::try_lock_for) with `None`.
 /// [`Lock::lock`](crate::Lock::lock) waits without limit all the same, a second at a time.
