@@ -1,9 +1,8 @@
 //! Wakes a waiting thread; a ring before the sleep ends the sleep at once.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::sync::{Condvar, Mutex};
-use crate::system::HashMap;
+use crate::sync::{Condvar, Mutex, remember};
 use crate::time::{Instant, wait_until};
 
 /// The bell of one waiting thread. A ring is only a hint to check again.
@@ -32,42 +31,19 @@ impl Bell {
     }
 }
 
-/// A set of bells that ring together.
+/// The bells that ring together, each for as long as it exists.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bells(Arc<Mutex<Rack>>);
-
-#[derive(Debug, Default)]
-struct Rack {
-    next: u64,
-    bells: HashMap<u64, Bell>,
-}
+pub(crate) struct Bells(Arc<Mutex<Vec<Weak<Stroke>>>>);
 
 impl Bells {
-    /// Adds a bell; dropping the result removes the bell.
-    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
-        let mut rack = self.0.lock();
-        rack.next += 1;
-        let number = rack.next;
-        rack.bells.insert(number, bell.clone());
-        Hung { bells: self.clone(), number }
+    pub(crate) fn hang(&self, bell: &Bell) {
+        remember(&mut self.0.lock(), &bell.0);
     }
 
     pub(crate) fn ring_all(&self) {
-        for bell in self.0.lock().bells.values() {
-            bell.ring();
+        for stroke in self.0.lock().iter().filter_map(Weak::upgrade) {
+            Bell(stroke).ring();
         }
-    }
-}
-
-/// A bell in a set.
-pub(crate) struct Hung {
-    bells: Bells,
-    number: u64,
-}
-
-impl Drop for Hung {
-    fn drop(&mut self) {
-        self.bells.0.lock().bells.remove(&self.number);
     }
 }
 
@@ -80,5 +56,16 @@ mod tests {
         pub(crate) fn was_rung(&self) -> bool {
             std::mem::take(&mut *self.0.rung.lock())
         }
+    }
+
+    #[test]
+    fn bells_that_are_gone_leave_nothing_that_grows() {
+        let (bells, lasting) = (Bells::default(), [Bell::new(), Bell::new()]);
+        bells.hang(&lasting[0]);
+        (0..10_000).for_each(|_| bells.hang(&Bell::new()));
+        bells.hang(&lasting[1]);
+        assert!(bells.0.lock().capacity() < 20);
+        bells.ring_all();
+        assert!(lasting.iter().all(Bell::was_rung));
     }
 }

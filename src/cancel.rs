@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::bell::{Bell, Bells, Hung};
+use crate::bell::{Bell, Bells};
 use crate::owner::Home;
 
 /// Ends waits from another thread, as an interrupt of a thread does in Java.
@@ -89,8 +89,8 @@ impl Cancel {
         self.0.cancelled.load(Ordering::Acquire)
     }
 
-    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
-        self.0.waits.here().hang(bell)
+    pub(crate) fn hang(&self, bell: &Bell) {
+        self.0.waits.here().hang(bell);
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType};
 
 use crate::owner::Home;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, remember};
 use crate::system::sockopt::{self, Timeout, set_socket_timeout};
 use crate::system::{TcpStream, poll, recv, send, shutdown};
 use crate::time::Instant;
@@ -112,8 +112,7 @@ impl Streams {
     /// Records a stream. A stream that opens after the end is shut down.
     pub(super) fn opened(&self, stream: &Arc<Stream>) {
         let mut state = self.state.lock();
-        state.open.retain(|stream| stream.strong_count() > 0);
-        state.open.push(Arc::downgrade(stream));
+        remember(&mut state.open, stream);
         if state.closed {
             drop(state);
             self.shut_down();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use once_cell::unsync::OnceCell;
 
-use crate::bell::{Bell, Hung};
+use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::life::Life;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ pub(crate) struct Caller<'a> {
     /// Whether the caller waits for other owners; a holder who re-enters, and a caller who asks once, do not.
     waits: bool,
     /// The bell and its registrations are made at the first pause, because most callers never pause.
-    hung: OnceCell<Vec<Hung>>,
+    hung: OnceCell<()>,
     bell: OnceCell<Bell>,
 }
 
@@ -57,8 +57,8 @@ impl<'a> Caller<'a> {
     /// Sleeps until the bell rings or `until`. Fails when the caller must not go on.
     pub(crate) fn sleep(&self, until: Instant) -> Result<()> {
         self.hung.get_or_init(|| {
-            let closing = self.lives.iter().map(|life| life.hang(self.bell()));
-            closing.chain(self.cancel.map(|cancel| cancel.hang(self.bell()))).collect()
+            self.lives.iter().for_each(|life| life.hang(self.bell()));
+            self.cancel.into_iter().for_each(|cancel| cancel.hang(self.bell()));
         });
         // Checked after the bell was registered, so that no event between check and sleep is missed.
         self.check()?;

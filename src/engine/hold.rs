@@ -278,8 +278,7 @@ impl HoldState {
         left: impl Fn(Instant) -> Duration,
     ) {
         let bell = Bell::new();
-        let ends = |hold: &Self| hold.progress.state.lock().rare().ended.get_or_insert_default().hang(&bell);
-        let _hung: Vec<_> = holds.map(ends).collect();
+        holds.for_each(|hold| hold.progress.state.lock().rare().ended.get_or_insert_default().hang(&bell));
         loop {
             let now = Instant::now();
             let left = left(now);

@@ -1,6 +1,6 @@
 //! The life of a client: whether an operation may begin, the operations under way, and the end by a fork.
 
-use crate::bell::{Bell, Bells, Hung};
+use crate::bell::{Bell, Bells};
 use crate::owner::Home;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::time::{Instant, wait_until};
@@ -47,8 +47,8 @@ impl Life {
     }
 
     /// Rings the bell when the client is closed, and when waits end.
-    pub(crate) fn hang(&self, bell: &Bell) -> Hung {
-        self.pausing.hang(bell)
+    pub(crate) fn hang(&self, bell: &Bell) {
+        self.pausing.hang(bell);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -61,7 +61,7 @@ pub(crate) struct Waiting<'a> {
     /// Made at the first such sleep.
     successor: Option<Arc<Successor>>,
     /// Set from the first sleep to the end of the wait.
-    listed: Option<Listed<'a>>,
+    listed: Option<Arc<Listed>>,
     pub(crate) has_slept: bool,
     /// Whether the observer knows that the wait lasts.
     lasts: bool,
@@ -330,7 +330,7 @@ impl<'a> Waiting<'a> {
             self.node.server.check_role(self.deadline.sooner(limit));
         }
         let Some(kind) = self.label else { return };
-        let Asker { number, owner, thread } = &self.asker;
+        let Asker { owner, thread, .. } = &self.asker;
         let waited = self.started.until(now);
         let lasts = waited >= self.engine.config.watchdog_timeout;
         if self.listed.is_none() {
@@ -342,7 +342,7 @@ impl<'a> Waiting<'a> {
                 thread_name: thread::current().name().map(str::to_owned),
                 waited,
             };
-            self.listed = Some(self.engine.cells.waiters.list(*number, self.started, waiter));
+            self.listed = Some(self.engine.cells.waiters.list(self.started, waiter));
         }
         let config = &self.engine.config;
         if !std::mem::replace(&mut self.has_slept, true) {

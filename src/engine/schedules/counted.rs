@@ -31,7 +31,7 @@ impl Scene {
     fn take(&self, wish: u32, cancel: &Cancel) -> bool {
         let bell = Bell::new();
         let mut position = self.queues.join(self.name.clone(), wish, &bell, false);
-        let _hung = cancel.hang(&bell);
+        cancel.hang(&bell);
         loop {
             if position.may_ask() {
                 position.asks();

@@ -28,7 +28,7 @@ struct Scene {
 fn take(scene: &Scene, cancel: &Cancel) -> bool {
     let bell = Bell::new();
     let place = scene.local_queues.join(scene.name.clone(), 1, &bell, false);
-    let _hung = cancel.hang(&bell);
+    cancel.hang(&bell);
     loop {
         if place.may_ask() {
             let mut redis = scene.redis.lock();

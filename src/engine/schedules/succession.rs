@@ -76,7 +76,7 @@ impl Scene {
         let mut line = self.queues.join(self.name.clone(), 1, &bell, false);
         let mut successor = self.successor(&bell);
         line.succeeds_as(&successor);
-        let _hung = cancel.hang(&bell);
+        cancel.hang(&bell);
         let granted = loop {
             let is_chosen = !successor.wakes();
             let handed = if is_chosen { successor.leaves() } else { None };
