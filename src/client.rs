@@ -10,7 +10,7 @@ use crate::config::{ClientBuilder, Config};
 use crate::conn::connector;
 use crate::conn::{Cluster, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start};
 use crate::election::Election;
-use crate::engine::{Engine, Handle, HoldState};
+use crate::engine::{Engine, Handle, HoldState, Named};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::Hold;
 use crate::inspection::Inspection;
@@ -226,7 +226,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        ReadWriteLock::new(&self.handle, self.handle.name(name.as_ref()))
+        ReadWriteLock(self.named("lock", name))
     }
 
     /// Returns the election of this name. Redisson has no elections; a [fenced lock](Self::get_fenced_lock) of the same
@@ -238,7 +238,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(&self.handle, self.handle.name(name.as_ref()))
+        Election(self.named("leadership", name))
     }
 
     /// Returns the semaphore of this name whose permits expire. Redisson's `getPermitExpirableSemaphore`.
@@ -251,7 +251,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
-        PermitExpirableSemaphore::new(&self.handle, self.handle.name(name.as_ref()))
+        PermitExpirableSemaphore(self.named("semaphore", name))
     }
 
     /// Returns the token lock of this name: one value under the key, set by `SET NX PX` and deleted by the client
@@ -325,7 +325,7 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(&self.handle, self.handle.name(name.as_ref()))
+        Semaphore(self.named("semaphore", name))
     }
 
     /// Returns the count-down latch of this name. Redisson's `getCountDownLatch`.
@@ -338,7 +338,11 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn get_count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(&self.handle, self.handle.name_of_latch(name.as_ref()))
+        CountDownLatch(self.handle.named("latch", self.handle.name_of_latch(name.as_ref())))
+    }
+
+    fn named(&self, noun: &'static str, name: impl AsRef<str>) -> Named {
+        self.handle.named(noun, self.handle.name(name.as_ref()))
     }
 
     fn handle_to(&self, kind: Arc<dyn Kind>, name: impl AsRef<str>) -> Lock {
@@ -443,7 +447,7 @@ impl Client {
     }
 
     fn inspect_with(&self, name: &str, told: &mut BTreeMap<usize, Connections>) -> Result<Inspection> {
-        self.handle.ask("lock", &self.handle.name(name), |engine, name| engine.inspect(name, told))
+        self.named("lock", name).ask(|engine, name| engine.inspect(name, told))
     }
 
     /// Lists at most `limit` names that begin with `prefix` and certainly belong to a lock that is held, in order, from

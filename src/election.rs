@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Modifiers};
+use crate::engine::Named;
 use crate::error::Result;
 use crate::guard::{Guard, OwnedGuard};
 use crate::hold::Hold;
 use crate::kinds::leader::{self, Leader, LeaderLock, Reading};
 use crate::lock::{Lock, OwnedLock};
-use crate::name::{GivenName, LockName};
+use crate::name::LockName;
 use crate::time::Deadline;
 use crate::token::FencingToken;
 
@@ -35,11 +35,7 @@ use crate::token::FencingToken;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until a candidate campaigns"]
-pub struct Election {
-    handle: Handle,
-    name: GivenName,
-    modifiers: Modifiers,
-}
+pub struct Election(pub(crate) Named);
 
 /// A candidate of an election, with the text by which others know it.
 ///
@@ -94,10 +90,6 @@ pub type Leadership = OwnedGuard<Term>;
 pub struct Term(FencingToken);
 
 impl Election {
-    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, modifiers: Modifiers::default() }
-    }
-
     /// Returns a handle whose candidates lead when replicas, or a disk, have it; see
     /// [`Lock::with_durability`](crate::Lock::with_durability). Set it before [`candidate`](Self::candidate).
     ///
@@ -109,7 +101,7 @@ impl Election {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_durability(&self, durability: Durability) -> Self {
-        Self { modifiers: Modifiers { durability: Some(durability), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.durability = Some(durability)))
     }
 
     /// Returns a handle whose waits end when `cancel` is used, those of its candidates included.
@@ -122,7 +114,7 @@ impl Election {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { modifiers: Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.cancel = Some(cancel.clone())))
     }
 
     /// Returns the name of the election, with the prefix of the client.
@@ -133,7 +125,7 @@ impl Election {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.0.name.as_str()
     }
 
     /// Returns a candidate with this text, such as an address: at most 4,096 bytes. A longer text fails at the first
@@ -148,8 +140,8 @@ impl Election {
         let text: Arc<str> = text.as_ref().into();
         let kind = Arc::new(LeaderLock { candidate: Arc::clone(&text) });
         let term = |hold: &Hold| hold.token().map(Term);
-        let lock = Lock::carrying(term, &self.handle, kind, self.name.clone());
-        Candidate { lock: lock.with(self.modifiers.clone()).owned(), text }
+        let lock = Lock::carrying(term, &self.0.handle, kind, self.0.name.clone());
+        Candidate { lock: lock.with(self.0.modifiers.clone()).owned(), text }
     }
 
     /// Asks Redis who leads; `None` where no candidate does.
@@ -168,7 +160,7 @@ impl Election {
     ///
     /// `BadInput` for an impossible name; refusals and outages of the server.
     pub fn leader(&self) -> Result<Option<Leader>> {
-        let reading = self.handle.ask("leadership", &self.name, |engine, name| engine.sender.ask(&leader::read(name)));
+        let reading = self.0.ask(|engine, name| engine.sender.ask(&leader::read(name)));
         reading.map(|reading| reading.leader)
     }
 
@@ -195,14 +187,14 @@ impl Election {
     /// As [`leader`](Self::leader), but an unreachable server is asked again until the wait is over; without limit,
     /// for at most [`outage_limit`](crate::ClientBuilder::outage_limit). `Cancelled` and `Closed` as their names say.
     pub fn wait_change(&self, last: Option<&Leader>, wait: Duration) -> Result<Option<Leader>> {
-        let cancel = self.modifiers.cancel.as_ref();
+        let cancel = self.0.modifiers.cancel.as_ref();
         let unwanted = |reading: &Reading| {
             // Without a message, the leader changes when the lock expires. One millisecond is added, because the key is
             // gone only after its last millisecond.
             let expires = u64::try_from(reading.ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
             (reading.leader.as_ref() == last).then_some(expires.unwrap_or(Duration::MAX))
         };
-        let changed = self.handle.ask("leadership", &self.name, |engine, name| {
+        let changed = self.0.ask(|engine, name| {
             let channel = name.leader_channel().text();
             engine.inquire(&leader::read(name), &channel, cancel, Deadline::after(wait), unwanted)
         });

@@ -20,7 +20,7 @@ mod schedules;
 mod sender;
 pub(crate) mod several;
 
-pub(crate) use handle::Handle;
+pub(crate) use handle::{Handle, Named};
 pub(crate) use hold::HoldState;
 pub(crate) use parts::Engine;
 pub(crate) use request::{AcquireRequest, Grant, Modifiers, Wait};

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use crate::cancel::Cancel;
-use crate::engine::Handle;
+use crate::engine::Named;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
-use crate::name::GivenName;
 use crate::script::{IfLock, NotALock, query};
 use crate::time::Deadline;
 
@@ -30,17 +29,9 @@ use crate::time::Deadline;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until it is used"]
-pub struct CountDownLatch {
-    handle: Handle,
-    name: GivenName,
-    cancel: Option<Cancel>,
-}
+pub struct CountDownLatch(pub(crate) Named);
 
 impl CountDownLatch {
-    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, cancel: None }
-    }
-
     /// Returns a handle whose waits end when `cancel` is used.
     ///
     /// ```no_run
@@ -50,7 +41,7 @@ impl CountDownLatch {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { cancel: Some(cancel.clone()), ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.cancel = Some(cancel.clone())))
     }
 
     /// Returns the name of the latch, with the [prefix](crate::ClientBuilder::name_prefix) of the client.
@@ -61,7 +52,7 @@ impl CountDownLatch {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.0.name.as_str()
     }
 
     /// Sets the count if there is none. Returns whether it was set. At most 2,147,483,647.
@@ -87,9 +78,9 @@ impl CountDownLatch {
     pub fn set_count_once(&self, count: u32) -> Result<bool> {
         if i32::try_from(count).is_err() {
             let text = format!("a count of {count} is not possible; give at most {}", i32::MAX);
-            return Err(Error::new(ErrorKind::BadInput, text).about_a("latch", self.name.as_str()));
+            return self.0.about(Err(Error::new(ErrorKind::BadInput, text)));
         }
-        self.handle.once("latch", &self.name, &|name, once| latch::set_once(name, once, count))
+        self.0.once(&|name, once| latch::set_once(name, once, count))
     }
 
     /// Counts down by one; at zero the latch opens. Does nothing to an open latch.
@@ -106,7 +97,7 @@ impl CountDownLatch {
     /// `Unknown` when Redis did not reply: the request may have run, or may still run until the background has closed
     /// it; read the [`count`](Self::count) and decide. Otherwise as [`set_count_once`](Self::set_count_once).
     pub fn count_down(&self) -> Result<()> {
-        self.handle.once("latch", &self.name, &latch::count_down)
+        self.0.once(&latch::count_down)
     }
 
     /// Asks Redis for the count; 0 for an open latch.
@@ -121,7 +112,7 @@ impl CountDownLatch {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn count(&self) -> Result<u64> {
-        let count = self.handle.ask("latch", &self.name, |engine, name| engine.sender.count(name))?;
+        let count = self.0.ask(|engine, name| engine.sender.count(name))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -178,14 +169,14 @@ impl CountDownLatch {
     ///
     /// As [`set_count_once`](Self::set_count_once).
     pub fn delete(&self) -> Result<bool> {
-        self.handle.once("latch", &self.name, &latch::delete)
+        self.0.once(&latch::delete)
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
         let unwanted = |count: &IfLock<i64>| count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP);
-        self.handle.ask("latch", &self.name, |engine, name| {
+        self.0.ask(|engine, name| {
             let (question, channel) = (query::count(name), name.latch_channel().text());
-            match engine.inquire(&question, &channel, self.cancel.as_ref(), deadline, unwanted) {
+            match engine.inquire(&question, &channel, self.0.modifiers.cancel.as_ref(), deadline, unwanted) {
                 Ok(Some(Err(NotALock))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),

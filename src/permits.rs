@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::durability::Durability;
-use crate::engine::{Handle, Modifiers, Numbered};
+use crate::engine::{Named, Numbered};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::guard::{Guard, OwnedGuard};
 use crate::kinds::permits::{self, PermitLock};
 use crate::kinds::semaphore;
 use crate::lock::{Lock, OwnedLock};
-use crate::name::{GivenName, LockName};
+use crate::name::LockName;
 use crate::owner::OwnerId;
 use crate::script::once::Once;
 use crate::script::{Call, Side, query};
@@ -37,11 +37,7 @@ use crate::time::Lease;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until permits are taken"]
-pub struct PermitExpirableSemaphore {
-    handle: Handle,
-    name: GivenName,
-    modifiers: Modifiers,
-}
+pub struct PermitExpirableSemaphore(pub(crate) Named);
 
 /// Expiring permits that were taken together; dropping them gives them back.
 ///
@@ -81,10 +77,6 @@ pub struct ExpiringPermit(());
 pub struct PermitId(Arc<[u8]>);
 
 impl PermitExpirableSemaphore {
-    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, modifiers: Modifiers::default() }
-    }
-
     /// Returns a handle that takes permits for `lease` and never renews them. 1 ms to 365 days.
     ///
     /// ```no_run
@@ -95,7 +87,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_lease(&self, lease: Duration) -> Self {
-        Self { modifiers: Modifiers { lease: Some(lease), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.lease = Some(lease)))
     }
 
     /// Returns a handle whose permits are renewed for at most `most`; see
@@ -109,7 +101,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_max_hold(&self, most: Duration) -> Self {
-        Self { modifiers: Modifiers { max_hold: Some(most), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.max_hold = Some(most)))
     }
 
     /// Returns a handle whose permits count as taken when replicas, or a disk, have them; see
@@ -123,7 +115,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_durability(&self, durability: Durability) -> Self {
-        Self { modifiers: Modifiers { durability: Some(durability), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.durability = Some(durability)))
     }
 
     /// Returns a handle whose waits end when `cancel` is used.
@@ -135,7 +127,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { modifiers: Modifiers { cancel: Some(cancel.clone()), ..self.modifiers.clone() }, ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.cancel = Some(cancel.clone())))
     }
 
     /// Returns the name of the semaphore, with the prefix of the client.
@@ -146,7 +138,7 @@ impl PermitExpirableSemaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.0.name.as_str()
     }
 
     /// Takes this many permits, all or none; waits without limit. 1 to 1,000 permits.
@@ -216,10 +208,10 @@ impl PermitExpirableSemaphore {
     /// `NotHeld` where one of the ids is unknown or has expired; then nothing was given back. `Unknown` when Redis did
     /// not reply: the request may have run, or may still run until the background has closed it.
     pub fn release_by_id(&self, ids: &[PermitId]) -> Result<()> {
-        let name = self.name.checked()?;
+        let name = self.0.name.checked()?;
         let bytes: Vec<&[u8]> = ids.iter().map(|id| &*id.0).collect();
-        let released = self.once(&|name, once| permits::release_by_id(name, once, &bytes));
-        if let Some(engine) = self.handle.look() {
+        let released = self.0.once(&|name, once| permits::release_by_id(name, once, &bytes));
+        if let Some(engine) = self.0.handle.look() {
             if released.is_err() {
                 engine.keeper.verify_holds(name);
             }
@@ -229,9 +221,8 @@ impl PermitExpirableSemaphore {
                 }
             }
         }
-        let released = released?;
         let unknown = || Error::new(ErrorKind::NotHeld, "a permit is unknown or has expired; none was given back");
-        if released { Ok(()) } else { Err(self.named(unknown())) }
+        if released? { Ok(()) } else { self.0.about(Err(unknown())) }
     }
 
     /// Sets the lease of a permit of another holder, counted from now. Returns whether the permit is still taken.
@@ -253,13 +244,13 @@ impl PermitExpirableSemaphore {
     /// `BadInput` for an impossible lease, and for a permit that this client holds; otherwise as
     /// [`release_by_id`](Self::release_by_id).
     pub fn update_lease(&self, id: &PermitId, lease: Duration) -> Result<bool> {
-        let name = self.name.checked()?;
-        let lease = Lease::new(lease).map_err(|error| self.named(error))?;
-        let holds = self.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
+        let name = self.0.name.checked()?;
+        let lease = self.0.about(Lease::new(lease))?;
+        let holds = self.0.handle.look().map_or_else(Vec::new, |engine| engine.cells.registry.under(name));
         if holds.iter().any(|hold| ids_of(&hold.owner).contains(id)) {
-            return Err(self.named(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")));
+            return self.0.about(Err(Error::new(ErrorKind::BadInput, "this client holds the permit; extend that one")));
         }
-        self.once(&|name, once| permits::update_lease(name, once, &id.0, lease))
+        self.0.once(&|name, once| permits::update_lease(name, once, &id.0, lease))
     }
 
     /// Asks Redis how long a permit stays taken: `None` for a permit that is unknown or has expired,
@@ -370,8 +361,8 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits). `BadInput` also where more than 2,147,483,647 permits would be free.
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        query::check_permits(permits.unsigned_abs()).map_err(|error| self.named(error))?;
-        self.once(&|name, once| semaphore::release(name, once, permits, semaphore::Returning::ToAny)).map(drop)
+        self.0.about(query::check_permits(permits.unsigned_abs()))?;
+        self.0.once(&|name, once| semaphore::release(name, once, permits, semaphore::Returning::ToAny)).map(drop)
     }
 
     /// Deletes the semaphore with all permits, taken ones too. Returns whether there was one. A holder with this crate
@@ -387,7 +378,7 @@ impl PermitExpirableSemaphore {
     ///
     /// As [`set_permits`](Self::set_permits).
     pub fn delete(&self) -> Result<bool> {
-        self.handle.ask("semaphore", &self.name, |engine, name| {
+        self.0.ask(|engine, name| {
             let call = |once: &Once| permits::delete(name, once);
             engine.force_release(name, Side::Shared, || engine.sender.once_within(&Numbered::new(name, &call)))
         })
@@ -395,30 +386,19 @@ impl PermitExpirableSemaphore {
 
     /// The lock whose holders have this many permits.
     fn taking(&self, permits: u32) -> Result<OwnedLock<ExpiringPermit>> {
-        query::check_taking(permits, MOST_PERMITS).map_err(|error| self.named(error))?;
-        let kind = Arc::new(PermitLock { permits, skew_ms: self.handle.peer_clock_skew_ms() });
-        let lock = Lock::carrying(|_| Some(ExpiringPermit(())), &self.handle, kind, self.name.clone());
-        Ok(lock.with(self.modifiers.clone()).owned())
+        self.0.about(query::check_taking(permits, MOST_PERMITS))?;
+        let kind = Arc::new(PermitLock { permits, skew_ms: self.0.handle.peer_clock_skew_ms() });
+        let lock = Lock::carrying(|_| Some(ExpiringPermit(())), &self.0.handle, kind, self.0.name.clone());
+        Ok(lock.with(self.0.modifiers.clone()).owned())
     }
 
     fn ask<A: Send>(&self, call: impl FnOnce(&LockName) -> Call<A>) -> Result<A> {
-        self.handle.ask("semaphore", &self.name, |engine, name| {
-            engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error))
-        })
-    }
-
-    /// Runs a request whose effect must come once, also where an answer is lost.
-    fn once<A: Send>(&self, call: &dyn Fn(&LockName, &Once) -> Call<A>) -> Result<A> {
-        self.handle.once("semaphore", &self.name, call)
+        self.0.ask(|engine, name| engine.sender.ask(&call(name)).map_err(|error| engine.sender.of_counter(name, error)))
     }
 
     fn set(&self, permits: u32, if_none: bool) -> Result<bool> {
-        query::check_permits(permits.into()).map_err(|error| self.named(error))?;
-        self.once(&|name, once| permits::set(name, once, permits, if_none))
-    }
-
-    fn named(&self, error: Error) -> Error {
-        error.about_a("semaphore", self.name.as_str())
+        self.0.about(query::check_permits(permits.into()))?;
+        self.0.once(&|name, once| permits::set(name, once, permits, if_none))
     }
 }
 

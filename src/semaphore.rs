@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::config::Config;
-use crate::engine::{Handle, Numbered, Wait};
+use crate::engine::{Handle, Named, Numbered, Wait};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, Observer, ReleaseFailed};
 use crate::kinds::semaphore::{self, Returned, Returning};
 use crate::listing::LockKind;
-use crate::name::{GivenName, LockName};
+use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::once::{self, Once};
 use crate::script::query;
@@ -41,11 +41,7 @@ use crate::time::{Instant, Lease};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until a permit is taken"]
-pub struct Semaphore {
-    handle: Handle,
-    name: GivenName,
-    cancel: Option<Cancel>,
-}
+pub struct Semaphore(pub(crate) Named);
 
 /// Permits of a [`Semaphore`]; dropping them gives them back.
 ///
@@ -77,10 +73,6 @@ pub struct Permits {
 }
 
 impl Semaphore {
-    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name, cancel: None }
-    }
-
     /// Returns a handle whose waits end when `cancel` is used.
     ///
     /// ```no_run
@@ -90,7 +82,7 @@ impl Semaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn with_cancel(&self, cancel: &Cancel) -> Self {
-        Self { cancel: Some(cancel.clone()), ..self.clone() }
+        Self(self.0.with(|modifiers| modifiers.cancel = Some(cancel.clone())))
     }
 
     /// Returns the name of the semaphore, with the [prefix](crate::ClientBuilder::name_prefix) of the client.
@@ -101,7 +93,7 @@ impl Semaphore {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.0.name.as_str()
     }
 
     /// Takes permits, all or none; waits without limit, also for a semaphore that does not exist, of which
@@ -122,7 +114,7 @@ impl Semaphore {
     /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
     pub fn acquire(&self, permits: u32) -> Result<Permits> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without permits");
-        self.named(self.take(permits, Wait::ForEver)?.ok_or_else(busy))
+        self.0.about(self.take(permits, Wait::ForEver)?.ok_or_else(busy))
     }
 
     /// Takes permits if enough are free, without waiting. `None` means that too few are free.
@@ -210,7 +202,7 @@ impl Semaphore {
     ///
     /// `OtherKind` when the key is no counter; refusals and outages of the server.
     pub fn available(&self) -> Result<i64> {
-        self.handle.ask(NOUN, &self.name, |engine, name| engine.sender.count(name))
+        self.0.ask(|engine, name| engine.sender.count(name))
     }
 
     /// Takes all free permits. Returns their number. The permits belong to nobody; `release` gives them back.
@@ -230,7 +222,7 @@ impl Semaphore {
     /// `Unknown` when Redis did not reply: permits that the request took are then given back in the background.
     /// Otherwise as [`available`](Self::available).
     pub fn drain(&self) -> Result<u64> {
-        self.handle.ask(NOUN, &self.name, |engine, name| {
+        self.0.ask(|engine, name| {
             let call = |once: &Once| semaphore::drain(name, once);
             let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);
             let took_nothing = |drained: &u64| *drained == 0;
@@ -273,7 +265,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once), and `BadInput` for an impossible time.
     pub fn set_permits_once_for(&self, permits: u32, time_to_live: Duration) -> Result<bool> {
-        let time_to_live = self.named(Lease::new(time_to_live))?;
+        let time_to_live = self.0.about(Lease::new(time_to_live))?;
         self.set_once(permits, Some(time_to_live))
     }
 
@@ -293,8 +285,8 @@ impl Semaphore {
     /// the request may have run, or may still run until the background has closed it. Otherwise as
     /// [`available`](Self::available).
     pub fn add_permits(&self, permits: i64) -> Result<()> {
-        self.named(query::check_permits(permits.unsigned_abs()))?;
-        self.handle.ask(NOUN, &self.name, |engine, name| {
+        self.0.about(query::check_permits(permits.unsigned_abs()))?;
+        self.0.ask(|engine, name| {
             let call = |once: &Once| semaphore::release(name, once, permits, Returning::ToAny);
             engine.wake_takers(name, engine.sender.once_within(&Numbered::new(name, &call))?);
             Ok(())
@@ -313,37 +305,33 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once).
     pub fn delete(&self) -> Result<bool> {
-        self.handle.once(NOUN, &self.name, &|name, once| once::delete(name, once, &[], "", ""))
+        self.0.once(&|name, once| once::delete(name, once, &[], "", ""))
     }
 
     /// Names the semaphore in the error of a check that needs no client.
-    fn named<T>(&self, checked: Result<T>) -> Result<T> {
-        checked.map_err(|error| error.about_a(NOUN, self.name.as_str()))
-    }
-
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
-        self.named(query::check_taking(permits, query::MOST_PERMITS))?;
-        self.handle.ask(NOUN, &self.name, |engine, name| {
-            let taken = engine.take_permits(name, permits, wait, self.cancel.as_ref());
-            let (handle, name, since) = (self.handle.clone(), name.clone(), Instant::now());
+        self.0.about(query::check_taking(permits, query::MOST_PERMITS))?;
+        self.0.ask(|engine, name| {
+            let taken = engine.take_permits(name, permits, wait, self.0.modifiers.cancel.as_ref());
+            let (handle, name, since) = (self.0.handle.clone(), name.clone(), Instant::now());
             Ok(taken?.map(|(number, owner)| Permits { handle, name, permits, owner, since, number: Some(number) }))
         })
     }
 
     fn give_back(&self, permits: u32, returning: Returning) -> Result<bool> {
-        self.named(query::check_permits(permits.into()))?;
+        self.0.about(query::check_permits(permits.into()))?;
         if permits == 0 {
-            return self.name.checked().map(|_| false);
+            return self.0.name.checked().map(|_| false);
         }
-        self.handle.ask(NOUN, &self.name, |engine, name| {
+        self.0.ask(|engine, name| {
             let send = |request: Numbered<'_, _>| engine.sender.once_within(&request);
             Ok(engine.return_permits(name, permits.into(), returning, send)? != Returned::Gone)
         })
     }
 
     fn set_once(&self, permits: u32, time_to_live: Option<Lease>) -> Result<bool> {
-        self.named(query::check_permits(permits.into()))?;
-        self.handle.once(NOUN, &self.name, &|name, once| semaphore::set_once(name, once, permits, time_to_live))
+        self.0.about(query::check_permits(permits.into()))?;
+        self.0.once(&|name, once| semaphore::set_once(name, once, permits, time_to_live))
     }
 }
 

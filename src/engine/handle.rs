@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::engine::caller::closed;
 use crate::engine::parts::Engine;
+use crate::engine::request::Modifiers;
 use crate::engine::sender::numbered::Numbered;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{GivenName, LockName};
@@ -22,6 +23,16 @@ use crate::time::Lease;
 /// there a mutex may be a copy that a thread of the parent had locked, and no thread exists to unlock the copy.
 #[derive(Clone)]
 pub(crate) struct Handle(Arc<LastHandle>);
+
+/// What a client has by a name, such as a semaphore.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) handle: Handle,
+    /// Tells errors what it is.
+    noun: &'static str,
+    pub(crate) name: GivenName,
+    pub(crate) modifiers: Modifiers,
+}
 
 /// Closes the client when the last handle is dropped.
 struct LastHandle(Arc<Engine>);
@@ -56,27 +67,6 @@ impl Handle {
         let engine = self.here()?;
         engine.life.begin_to_end();
         Ok(Operation::of(engine))
-    }
-
-    /// Runs an operation about what has this name; `noun` tells errors what that is.
-    pub(crate) fn ask<A>(
-        &self,
-        noun: &'static str,
-        name: &GivenName,
-        ask: impl FnOnce(&Engine, &LockName) -> Result<A>,
-    ) -> Result<A> {
-        let name = name.checked()?;
-        self.begin().and_then(|engine| ask(&engine, name)).map_err(|error| error.about_a(noun, name))
-    }
-
-    /// Sends a request about a name, with an effect that must come once.
-    pub(crate) fn once<A: Send>(
-        &self,
-        noun: &'static str,
-        name: &GivenName,
-        call: &dyn Fn(&LockName, &Once) -> Call<A>,
-    ) -> Result<A> {
-        self.ask(noun, name, |engine, name| engine.sender.once_within(&Numbered::new(name, &|once| call(name, once))))
     }
 
     fn here(&self) -> Result<&Engine> {
@@ -132,6 +122,11 @@ impl Handle {
         &self.0.0.authority
     }
 
+    /// What has this name.
+    pub(crate) fn named(&self, noun: &'static str, name: GivenName) -> Named {
+        Named { handle: self.clone(), noun, name, modifiers: Modifiers::default() }
+    }
+
     /// The name that stands in Redis.
     pub(crate) fn name(&self, name: &str) -> GivenName {
         self.in_one_slot(GivenName::new(self.0.0.full_name(name)), false)
@@ -149,6 +144,31 @@ impl Handle {
 
     fn in_one_slot(&self, given: GivenName, is_latch: bool) -> GivenName {
         if self.has_slots() { given.in_one_slot(is_latch) } else { given }
+    }
+}
+
+impl Named {
+    /// A copy with changed modifiers.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Modifiers)) -> Self {
+        let mut changed = self.clone();
+        change(&mut changed.modifiers);
+        changed
+    }
+
+    /// Errors tell what they are about.
+    pub(crate) fn about<A>(&self, result: Result<A>) -> Result<A> {
+        result.map_err(|error| error.about_a(self.noun, self.name.as_str()))
+    }
+
+    /// Runs an operation.
+    pub(crate) fn ask<A>(&self, ask: impl FnOnce(&Engine, &LockName) -> Result<A>) -> Result<A> {
+        let name = self.name.checked()?;
+        self.about(self.handle.begin().and_then(|engine| ask(&engine, name)))
+    }
+
+    /// Sends a request with an effect that must come once.
+    pub(crate) fn once<A: Send>(&self, call: &dyn Fn(&LockName, &Once) -> Call<A>) -> Result<A> {
+        self.ask(|engine, name| engine.sender.once_within(&Numbered::new(name, &|once| call(name, once))))
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::Lock;
-use crate::engine::Handle;
+use crate::engine::Named;
 use crate::kinds::ReadWrite;
-use crate::name::GivenName;
 use crate::script::Side;
 
 /// A lock with two sides: many threads may hold the read side, or one thread the write side.
@@ -27,16 +26,9 @@ use crate::script::Side;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its sides is locked"]
-pub struct ReadWriteLock {
-    handle: Handle,
-    name: GivenName,
-}
+pub struct ReadWriteLock(pub(crate) Named);
 
 impl ReadWriteLock {
-    pub(crate) fn new(handle: &Handle, name: GivenName) -> Self {
-        Self { handle: handle.clone(), name }
-    }
-
     /// Returns the name that both sides share.
     ///
     /// ```no_run
@@ -46,7 +38,7 @@ impl ReadWriteLock {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.name.as_str()
+        self.0.name.as_str()
     }
 
     /// Returns the read side, which many threads may hold.
@@ -72,7 +64,7 @@ impl ReadWriteLock {
     }
 
     fn side(&self, side: Side) -> Lock {
-        let kind = ReadWrite { side, on_cluster: self.handle.has_slots() };
-        Lock::new(&self.handle, Arc::new(kind), self.name.clone())
+        let kind = ReadWrite { side, on_cluster: self.0.handle.has_slots() };
+        Lock::new(&self.0.handle, Arc::new(kind), self.0.name.clone())
     }
 }
