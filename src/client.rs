@@ -8,7 +8,9 @@ use once_cell::race::OnceBox;
 use crate::config::{ClientBuilder, Config};
 #[cfg(feature = "tls")]
 use crate::conn::connector;
-use crate::conn::{Cluster, Dialer, MakesDialers, Master, Server, Standalone, Target, Topology, at_the_start};
+use crate::conn::{
+    Cluster, Dialer, MakesDialers, Server, Standalone, Target, Topology, at_the_start, master_among, master_of_service,
+};
 use crate::election::Election;
 use crate::engine::{Engine, Handle, HoldState, Named};
 use crate::error::{Error, ErrorKind, Result};
@@ -582,14 +584,13 @@ impl ClientBuilder {
             let dialer = dialer.with_credentials(provider.clone());
             dialer
         });
-        let authority = target.authority();
+        let (label, authority) = (target.label(), target.authority());
         let Config { command_timeout, max_connections, sharded_pub_sub, .. } = config;
-        let master = Master { label: target.label(), command_timeout, dialer: Arc::clone(&dialer) };
         let one = |dialer| Box::new(Standalone(Arc::new(Server::new(dialer, max_connections))));
         let topology: Box<dyn Topology> = match target {
             Target::Fixed(address) => one(dialer(address)),
-            Target::Sentinel(service) => one(master.of_service(service)),
-            Target::Replicated(login, nodes) => one(master.of_nodes(login, nodes)),
+            Target::Sentinel(service) => one(master_of_service(label, service, command_timeout, dialer)),
+            Target::Replicated(login, nodes) => one(master_among(label, (login, nodes), command_timeout, dialer)),
             Target::Cluster(login, seeds) => {
                 Box::new(Cluster::new(login, seeds, dialer, max_connections, sharded_pub_sub, command_timeout))
             }

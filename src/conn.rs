@@ -40,7 +40,7 @@ pub(crate) use credentials::Provider;
 pub(crate) use dialer::Dialer;
 pub(crate) use gather::{Request, Response, ask, gather};
 pub(crate) use listener::{Audience, ListenerEvent, listen};
-pub(crate) use master_finder::{MakesDialers, Master};
+pub(crate) use master_finder::{MakesDialers, master_among, master_of_service};
 #[cfg(test)]
 pub(crate) use pub_sub::PubSubChoice;
 pub(crate) use server::{DedicatedConnection, Server};

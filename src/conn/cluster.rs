@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::address::{Address, Endpoint};
 use super::dialer::Dialer;
 use super::master_finder::MakesDialers;
-use super::pub_sub::PubSubChoice;
+use super::pub_sub::{PubSubChoice, on_cluster};
 use super::server::Server;
 use super::{Redirect, Route, Topology};
 use crate::error::{Refusal, Result};
@@ -74,7 +74,7 @@ impl Cluster {
             login,
             dialer,
             most_connections,
-            pub_sub: Arc::new(PubSubChoice::on_cluster(is_sharded)),
+            pub_sub: Arc::new(on_cluster(is_sharded)),
             command_timeout,
             state: Mutex::new(State { seeds: seeds.len(), ..State::default() }),
             closing: Condvar::new(),

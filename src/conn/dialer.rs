@@ -13,7 +13,7 @@ use super::connection::Connection;
 #[cfg(feature = "credentials")]
 use super::credentials::Provider;
 use super::introduction::{Hello, IntroductionStep, Purpose, introduction};
-use super::pub_sub::PubSubChoice;
+use super::pub_sub::{PubSubChoice, choose};
 use super::resolver::Resolver;
 use super::server_start::ServerStart;
 use super::socket::{Socket, sooner};
@@ -87,7 +87,7 @@ impl Dialer {
             in_cluster: false,
             node: Mutex::default(),
             asks_start: AtomicBool::new(false),
-            pub_sub: Arc::new(PubSubChoice::made(PubSub::Plain)),
+            pub_sub: Arc::new(PubSub::Plain.into()),
             address,
         }
     }
@@ -116,7 +116,7 @@ impl Dialer {
             }
             _ => self.dial_for(self.purpose, deadline)?,
         };
-        connection.pub_sub = self.pub_sub.choose(&mut connection, Limits::by(deadline))?;
+        connection.pub_sub = choose(&self.pub_sub, &mut connection, Limits::by(deadline))?;
         Ok(connection)
     }
 

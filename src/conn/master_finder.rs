@@ -24,50 +24,42 @@ use sentinels::Sentinels;
 /// Makes the dialer of the server at an address.
 pub(crate) type MakesDialers = dyn Fn(Address) -> Dialer + Send + Sync;
 
-/// Makes connections to a master whose place others tell. `label` stands for it wherever it is.
-pub(crate) struct Master {
-    pub(crate) label: String,
-    pub(crate) command_timeout: Duration,
-    pub(crate) dialer: Arc<MakesDialers>,
+/// Makes connections to the master of a service. `label` stands for it wherever it is.
+pub(crate) fn master_of_service(label: String, service: Service, limit: Duration, dialer: Arc<MakesDialers>) -> Dialer {
+    let (login, dials) = (service.master.clone(), Arc::clone(&dialer));
+    // Sentinels have a login of their own.
+    let of_sentinel = move |address| Dialer {
+        longest_silence: Some(LONGEST_SILENCE),
+        #[cfg(feature = "credentials")]
+        provider: None,
+        ..dials(address)
+    };
+    told_by(Sentinels::new(service, Limit::of(limit), Arc::new(of_sentinel)), label, login, dialer)
 }
 
-impl Master {
-    /// The master of a service.
-    pub(crate) fn of_service(self, service: Service) -> Dialer {
-        let login = service.master.clone();
-        let limit = Limit::of(self.command_timeout);
-        let dialer = Arc::clone(&self.dialer);
-        // Sentinels have a login of their own.
-        let of_sentinel = move |address| Dialer {
-            longest_silence: Some(LONGEST_SILENCE),
-            #[cfg(feature = "credentials")]
-            provider: None,
-            ..dialer(address)
-        };
-        self.told_by(Sentinels::new(service, limit, Arc::new(of_sentinel)), login)
-    }
+/// Makes connections to the master among nodes with this login. `label` stands for it wherever it is.
+pub(crate) fn master_among(
+    label: String,
+    (login, nodes): (Address, Vec<Endpoint>),
+    limit: Duration,
+    dialer: Arc<MakesDialers>,
+) -> Dialer {
+    let nodes = nodes.into_iter().map(|endpoint| {
+        let dialer = dialer(login.moved_to(endpoint));
+        let (purpose, longest_silence) = (Purpose::AnyRole, Some(LONGEST_SILENCE));
+        Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1))
+    });
+    told_by(Nodes::new(nodes.collect(), Limit::of(limit)), label, login, dialer)
+}
 
-    /// The master among nodes with this login.
-    pub(crate) fn of_nodes(self, login: Address, nodes: Vec<Endpoint>) -> Dialer {
-        let nodes = nodes.into_iter().map(|endpoint| {
-            let dialer = (self.dialer)(login.moved_to(endpoint));
-            let (purpose, longest_silence) = (Purpose::AnyRole, Some(LONGEST_SILENCE));
-            Arc::new(Server::new(Dialer { purpose, longest_silence, ..dialer }, 1))
-        });
-        let finder = Nodes::new(nodes.collect(), Limit::of(self.command_timeout));
-        self.told_by(finder, login)
-    }
-
-    fn told_by(self, finder: impl MasterFinder + 'static, login: Address) -> Dialer {
-        let Self { label, dialer, .. } = self;
-        let (whole, shown) = (dialer(login.clone()), label.as_str().into());
-        let locator = Locator::new(finder, move |endpoint| {
-            let dialer = dialer(login.moved_to(endpoint.clone()));
-            let label = format!("{endpoint} ({label})").into();
-            Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
-        });
-        Dialer { locator: Some(locator), label: shown, ..whole }
-    }
+fn told_by(finder: impl MasterFinder + 'static, label: String, login: Address, dialer: Arc<MakesDialers>) -> Dialer {
+    let (whole, shown) = (dialer(login.clone()), label.as_str().into());
+    let locator = Locator::new(finder, move |endpoint| {
+        let dialer = dialer(login.moved_to(endpoint.clone()));
+        let label = format!("{endpoint} ({label})").into();
+        Dialer { label, longest_silence: Some(LONGEST_SILENCE), ..dialer }
+    });
+    Dialer { locator: Some(locator), label: shown, ..whole }
 }
 
 /// The time limits of a look-up. A caller with less time stops waiting by itself.

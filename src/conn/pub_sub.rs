@@ -9,50 +9,36 @@ use crate::error::Stop;
 use crate::reply::{ask, command};
 use crate::transport::{Fault, Limits, PubSub};
 
-/// The choice between plain and sharded pub/sub.
+/// The choice between plain and sharded pub/sub, as soon as it is made.
 ///
 /// A client that changed its mind would publish where its own waiters, and those of Redisson, do not listen.
-#[derive(Default)]
-pub(crate) struct PubSubChoice(OnceLock<PubSub>);
+pub(crate) type PubSubChoice = OnceLock<PubSub>;
 
-impl PubSubChoice {
-    /// The choice of a client that is told what to use, and of a client without a cluster.
-    pub(crate) fn made(pub_sub: PubSub) -> Self {
-        Self(pub_sub.into())
-    }
+/// The choice on a cluster: sharded where the first server that answers knows sharded pub/sub, as in Redisson.
+/// `is_sharded` replaces the question.
+pub(super) fn on_cluster(is_sharded: Option<bool>) -> PubSubChoice {
+    is_sharded.map_or_else(OnceLock::new, |sharded| if sharded { PubSub::Sharded } else { PubSub::Plain }.into())
+}
 
-    /// The choice on a cluster: sharded where the first server that answers knows sharded pub/sub, as in Redisson.
-    /// `is_sharded` replaces the question.
-    pub(crate) fn on_cluster(is_sharded: Option<bool>) -> Self {
-        let made = is_sharded.map(|sharded| if sharded { PubSub::Sharded } else { PubSub::Plain });
-        made.map_or_else(Self::default, Self::made)
+/// Returns the choice; asks the server over `connection` if no server has answered before.
+pub(super) fn choose(choice: &PubSubChoice, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
+    if let Some(made) = choice.get() {
+        return Ok(*made);
     }
-
-    /// Returns the choice, if it is made.
-    pub(super) fn get(&self) -> Option<PubSub> {
-        self.0.get().copied()
-    }
-
-    /// Returns the choice; asks the server over `connection` if no server has answered before.
-    pub(super) fn choose(&self, connection: &mut Connection, limits: Limits) -> Result<PubSub, Fault> {
-        if let Some(made) = self.get() {
-            return Ok(made);
-        }
-        let answer = connection.round_trips(limits, false, |send| match ask(send, command("PUBSUB", "SHARDNUMSUB"))? {
-            Value::Array(_) => Ok(()),
-            _ => Err(Stop::NoReply),
-        });
-        let pub_sub = match answer {
-            Ok(()) => PubSub::Sharded,
-            // Redisson takes a missing right for a missing command, too.
-            Err(Fault::Refused(refusal)) if !refusal.is_transient() => PubSub::Plain,
-            // The question changes nothing, so a missing answer leaves no doubt.
-            Err(Fault::Unanswered(_, error)) => return Err(Fault::NotSent(error)),
-            Err(fault) => return Err(fault),
-        };
-        // Another thread may have been first, with the answer of a server of another version.
-        Ok(*self.0.get_or_init(|| pub_sub))
-    }
+    let answer = connection.round_trips(limits, false, |send| match ask(send, command("PUBSUB", "SHARDNUMSUB"))? {
+        Value::Array(_) => Ok(()),
+        _ => Err(Stop::NoReply),
+    });
+    let pub_sub = match answer {
+        Ok(()) => PubSub::Sharded,
+        // Redisson takes a missing right for a missing command, too.
+        Err(Fault::Refused(refusal)) if !refusal.is_transient() => PubSub::Plain,
+        // The question changes nothing, so a missing answer leaves no doubt.
+        Err(Fault::Unanswered(_, error)) => return Err(Fault::NotSent(error)),
+        Err(fault) => return Err(fault),
+    };
+    // Another thread may have been first, with the answer of a server of another version.
+    Ok(*choice.get_or_init(|| pub_sub))
 }
 
 #[cfg(test)]
@@ -82,7 +68,7 @@ mod tests {
     #[test]
     fn the_first_server_that_answers_decides_for_good() {
         let check = |reply, expected, other| {
-            let choice = Arc::new(PubSubChoice::on_cluster(None));
+            let choice = Arc::new(PubSubChoice::new());
             let (asked, chosen) = dial(Reaction::Reply(reply), &choice);
             assert_eq!((asked, chosen.unwrap()), (1, expected));
             let (asked, chosen) = dial(Reaction::Reply(other), &choice);
@@ -96,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_answer_decides_nothing() {
-        let choice = Arc::new(PubSubChoice::on_cluster(None));
+        let choice = Arc::new(PubSubChoice::new());
         let (_, mute) = dial(Reaction::Mute, &choice);
         assert!(matches!(mute, Err(Fault::NotSent(_))), "the question has no effect: {mute:?}");
         let (_, loading) = dial(Reaction::Reply("-LOADING it loads\r\n"), &choice);
@@ -106,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_setting_replaces_the_question() {
-        let check = |setting, expected| assert_eq!(PubSubChoice::on_cluster(setting).get(), expected);
+        let check = |setting, expected| assert_eq!(on_cluster(setting).get().copied(), expected);
         check(Some(true), Some(PubSub::Sharded));
         check(Some(false), Some(PubSub::Plain));
         check(None, None);

@@ -121,7 +121,7 @@ impl Server {
 
     /// The kind of pub/sub of the client, which the first server that answers decides.
     pub(crate) fn pub_sub(&self) -> Option<PubSub> {
-        self.dialer.pub_sub.get()
+        self.dialer.pub_sub.get().copied()
     }
 
     /// Closes the idle connections to a server that became a replica: new connections may reach the master, if the

@@ -2,7 +2,6 @@
 #![cfg(test)]
 
 use super::*;
-use crate::conn::PubSubChoice;
 use crate::conn::scripted::{Reaction, Scripted};
 use crate::sync::Mutex;
 
@@ -35,7 +34,7 @@ impl Audience for Script {
 #[track_caller]
 fn check(demands: Vec<Demand>, reply: fn(&str) -> &'static str, events: &[&str]) {
     let server = Scripted::start(move |seen| Reaction::Reply(reply(&seen.words.join(" "))));
-    let server = Arc::new(Server::choosing_for_test(&server.url(), PubSubChoice::on_cluster(Some(true))));
+    let server = Arc::new(Server::choosing_for_test(&server.url(), PubSub::Sharded.into()));
     let audience = Arc::new(Script { demands: Mutex::new(demands.into()), ..Script::default() });
     let weak = Arc::downgrade(&audience) as Weak<dyn Audience>;
     let waker = listen(server, weak, Duration::from_secs(3)).unwrap();

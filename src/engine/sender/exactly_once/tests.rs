@@ -308,7 +308,7 @@ fn nothing_is_sent_before_the_kind_of_pub_sub_is_chosen() {
         What::Other if seen.words[0] == "PUBSUB" => Reaction::Mute,
         what => usual(what),
     });
-    let server = Server::choosing_for_test(&scripted.url(), PubSubChoice::on_cluster(None));
+    let server = Server::choosing_for_test(&scripted.url(), PubSubChoice::new());
     let builder = Client::builder(&scripted.url()).command_timeout(TIMEOUT).drop_timeout(TIMEOUT);
     let client = builder.open(Box::new(Standalone(Arc::new(server)))).unwrap();
     assert_eq!(client.get_lock("a").lock().unwrap_err().kind(), ErrorKind::Connection);
