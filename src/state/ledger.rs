@@ -95,16 +95,10 @@ pub(crate) enum Release {
     Last,
     /// The hold was lost before; fields in Redis may have to be removed.
     Lost(Loss),
-    /// The guard was released already.
-    Unknown,
 }
 
 /// The part of a hold that stays after a partial release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Remaining {
-    pub(crate) counts: Counts,
-    pub(crate) lease: Lease,
-}
+pub(crate) type Remaining = (Counts, Lease);
 
 impl Ledger {
     /// Makes the ledger of a hold that Redis just granted, with its first guard.
@@ -209,16 +203,12 @@ impl Ledger {
         }
     }
 
-    /// Releases one guard.
+    /// Releases one guard, once: each has its number for itself and moves it here, and a hold without guards is in no
+    /// registry.
     pub(crate) fn release(&mut self, guard: GuardNumber, now: Instant) -> Release {
-        let phase = self.look(now);
-        if !self.dismiss(guard) {
-            return Release::Unknown;
-        }
-        match phase {
-            Phase::Lost(loss) => return Release::Lost(loss),
-            Phase::Releasing | Phase::Done => return Release::Unknown,
-            Phase::Live => {}
+        self.dismiss(guard);
+        if let Phase::Lost(loss) = self.look(now) {
+            return Release::Lost(loss);
         }
         if self.guards.is_empty() && !self.is_kept(now) {
             self.phase = Phase::Releasing;
@@ -250,7 +240,7 @@ impl Ledger {
         // The lower deadline counts at once: with or without the request, the key does not expire before.
         self.good_until = self.good_until.min(lease.good_until(now));
         self.end = self.end.min(now.after(lease.duration()));
-        Ok(Remaining { counts: self.counts_on_wire(now), lease })
+        Ok((self.counts_on_wire(now), lease))
     }
 
     /// Removes a guard and leaves its part of the hold to expire. Returns the end of this part if guards remain.
@@ -395,10 +385,8 @@ impl Ledger {
         number
     }
 
-    fn dismiss(&mut self, guard: GuardNumber) -> bool {
-        let before = self.guards.len();
+    fn dismiss(&mut self, guard: GuardNumber) {
         self.guards.retain(|entry| entry.number != guard);
-        self.guards.len() < before
     }
 
     /// The latest end that was promised to any guard.

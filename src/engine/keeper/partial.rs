@@ -26,8 +26,7 @@ pub(crate) struct PartRelease<'a> {
 impl PartRelease<'_> {
     /// The request, which writes the counts and the lease that remain.
     pub(crate) fn call(&self) -> Call<Released> {
-        let Remaining { counts, lease } = self.remaining;
-        self.hold.kind.release(&self.hold.name, &self.hold.owner, Some((counts, lease)))
+        self.hold.kind.release(&self.hold.name, &self.hold.owner, Some(self.remaining))
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::kinds::{Fenced, Kind, Plain};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::script::Side;
-use crate::state::ledger::{Phase, Promise, Release, Remaining};
+use crate::state::ledger::{Phase, Promise, Release};
 
 impl World {
     pub(super) fn act(&mut self, act: Act) {
@@ -109,7 +109,7 @@ impl World {
         match self.use_ledger(which, |ledger, now| ledger.release(guard, now)) {
             Release::Partial => {
                 let remaining = self.use_ledger(which, |ledger, now| ledger.remaining(now));
-                let Remaining { lease, .. } = remaining.expect("a guard is left");
+                let (_, lease) = remaining.expect("a guard is left");
                 self.held[which].busy = true;
                 self.at(now.after(to), Effect::Lower { which, lease });
                 self.at(now.after(to).after(back), Effect::Lowered { which });
@@ -123,7 +123,6 @@ impl World {
                 self.registry.remove(&self.held[which].hold);
             }
             Release::Lost(_) => {}
-            Release::Unknown => panic!("a guard that is there is known"),
         }
     }
 
