@@ -27,8 +27,8 @@ use crate::time::Instant;
 pub(crate) struct Acquisition<'a> {
     pub(crate) request: &'a AcquireRequest<'a>,
     pub(crate) waiting: Waiting<'a>,
-    /// The unanswered requests of the present owner.
-    in_doubt: Option<InDoubt>,
+    /// The unanswered requests of the present owner, and what they took in vain.
+    pub(crate) in_doubt: Option<InDoubt>,
     /// Whether a request of the present owner was sent.
     asked: bool,
     granted: bool,
@@ -287,11 +287,6 @@ impl<'a> Acquisition<'a> {
         (asker.number, asker.owner) = self.request.engine.draw_owner(&**self.request.kind, asker.thread.as_ref());
         self.waiting.begin_anew();
         self.asked = false;
-    }
-
-    /// Records that an earlier copy of the request took the lock, which the caller cannot use without other locks.
-    pub(crate) fn was_granted_in_vain(&mut self) {
-        self.in_doubt.get_or_insert_default();
     }
 
     /// Leaves the queue in Redis, so that no other waiter waits for this one. After a failed wait the caller is

@@ -121,7 +121,8 @@ fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index:
                 }
                 state @ (Some(PartState::Free | PartState::Ours) | None) => {
                     if state == Some(&PartState::Ours) {
-                        acquisition.was_granted_in_vain();
+                        // An earlier copy took the lock, which the caller cannot use without the others.
+                        acquisition.in_doubt.get_or_insert_default();
                     }
                     is_free = true;
                     Ok(answer.with(Attempt::Busy { ttl_ms: 0 }))
