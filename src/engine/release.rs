@@ -109,15 +109,14 @@ impl Engine {
         let chosen = Chosen::of(successor)?;
         let (next, lease) = (chosen.successor.owner.clone(), chosen.successor.lease);
         let call = hold.kind.hand_on(&hold.name, &hold.owner, &next, lease);
-        let (handed, in_doubt, outcome) = match self.sender.send(&call, bounds, None) {
+        let (handed, outcome) = match self.sender.send(&call, bounds, None) {
             Ok(answer) if answer.value.is_ok() => {
-                let (sent, unfenceable) = (answer.sent, answer.unfenceable);
-                let in_doubt = InDoubt { unfenceable, ..InDoubt::default() };
-                (Handed::Granted { sent, unfenceable, chain }, in_doubt, Ok(answer.with(Ok(None))))
+                let in_doubt = InDoubt { unfenceable: answer.unfenceable, ..InDoubt::default() };
+                (Handed { in_doubt, granted: Some((answer.sent, chain)) }, Ok(answer.with(Ok(None))))
             }
             Err(Failed { error, in_doubt: Some(in_doubt) }) => {
                 let failed = Failed { error, in_doubt: Some(in_doubt.clone()) };
-                (Handed::InDoubt(in_doubt.clone()), in_doubt, Err(failed))
+                (Handed { in_doubt, granted: None }, Err(failed))
             }
             nothing => {
                 chosen.give_up();
@@ -129,6 +128,7 @@ impl Engine {
                 };
             }
         };
+        let in_doubt = handed.in_doubt.clone();
         if !chosen.hand(handed) {
             let (owner, until) = (Some((Arc::clone(&hold.kind), next)), Instant::now().after(lease.duration()));
             self.sender.clean_up(hold.name.clone(), owner, in_doubt, until);

@@ -137,10 +137,10 @@ impl<'a> Acquisition<'a> {
     fn attempt(&mut self) -> Result<TakeOutcome<Grant>> {
         if !self.waiting.may_go_on() {
             match self.waiting.leave_succession() {
-                Some(Handed::Granted { sent, unfenceable, chain }) => {
-                    return self.granted(sent, unfenceable, Some(chain), None, None);
+                Some(Handed { in_doubt, granted: Some((sent, chain)) }) => {
+                    return self.granted(sent, in_doubt.unfenceable, Some(chain), None, None);
                 }
-                Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
+                Some(Handed { in_doubt, granted: None }) => self.is_in_doubt(in_doubt),
                 // The release has no answer so far, and this thread is to ask. The release clears its owner away.
                 None => {
                     let lease = self.waiting.succeeds_with;
@@ -206,12 +206,8 @@ impl<'a> Acquisition<'a> {
     /// Leaves the line. What was handed to this thread meanwhile is cleared away with the acquisition.
     fn leave_succession(&mut self) {
         self.waiting.leave_queue();
-        match self.waiting.leave_succession() {
-            Some(Handed::Granted { unfenceable, .. }) => {
-                self.is_in_doubt(InDoubt { unfenceable, ..InDoubt::default() });
-            }
-            Some(Handed::InDoubt(in_doubt)) => self.is_in_doubt(in_doubt),
-            None => {}
+        if let Some(handed) = self.waiting.leave_succession() {
+            self.is_in_doubt(handed.in_doubt);
         }
     }
 

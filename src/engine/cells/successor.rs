@@ -34,11 +34,11 @@ enum State {
 
 /// The end of a release that was to hand the lock on.
 #[derive(Debug)]
-pub(crate) enum Handed {
-    /// With the sending time of the request, and whether an earlier copy of it may still run.
-    Granted { sent: Instant, unfenceable: bool, chain: Chain },
-    /// The server may have handed the lock on, or may do so still.
-    InDoubt(InDoubt),
+pub(crate) struct Handed {
+    /// The copies of the request that may still hand the lock on.
+    pub(crate) in_doubt: InDoubt,
+    /// The sending time of the request that handed the lock on for certain.
+    pub(crate) granted: Option<(Instant, Chain)>,
 }
 
 /// A thread that a release has chosen. Dropped without an outcome, the lock may have been handed on.
@@ -119,6 +119,7 @@ impl Chosen {
 
 impl Drop for Chosen {
     fn drop(&mut self) {
-        self.end(State::Handed(Handed::InDoubt(InDoubt { fenceable: vec![], unfenceable: true })));
+        let in_doubt = InDoubt { fenceable: vec![], unfenceable: true };
+        self.end(State::Handed(Handed { in_doubt, granted: None }));
     }
 }

@@ -59,8 +59,8 @@ impl Scene {
         drop(redis);
         let is_lost = std::mem::take(&mut *self.loses_an_answer.lock());
         let chain = Chain::next(None, 1, START).unwrap();
-        let granted = Handed::Granted { sent: START, unfenceable: false, chain };
-        if !chosen.hand(if is_lost { Handed::InDoubt(InDoubt::default()) } else { granted }) {
+        let granted = (!is_lost).then_some((START, chain));
+        if !chosen.hand(Handed { in_doubt: InDoubt::default(), granted }) {
             self.free(&next);
         }
     }
@@ -84,7 +84,7 @@ impl Scene {
                 successor = self.successor(&bell);
                 line.succeeds_as(&successor);
             }
-            let is_handed = matches!(handed, Some(Handed::Granted { .. }));
+            let is_handed = handed.is_some_and(|handed| handed.granted.is_some());
             let is_granted = is_handed
                 || line.may_ask() && {
                     line.asks();
