@@ -394,7 +394,7 @@ impl<T, On> Lock<T, On> {
     /// `Closed`, `AlreadyHeld` and `OtherKind` as their names say.
     pub fn lock(&self) -> Result<Guard<T, On>> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without the lock").about(self.name());
-        Guard::new(self.take(Wait::ForEver)?.ok_or_else(busy)?, self.carried)
+        Guard::new(self.take(Wait::FOR_EVER)?.ok_or_else(busy)?, self.carried)
     }
 
     /// Takes the lock if it is free, without waiting.

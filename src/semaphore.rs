@@ -114,7 +114,7 @@ impl Semaphore {
     /// is no counter. `Cancelled`, `Closed` and `Refused` as their names say.
     pub fn acquire(&self, permits: u32) -> Result<Permits> {
         let busy = || Error::new(ErrorKind::Unknown, "a wait without limit ended without permits");
-        self.0.about(self.take(permits, Wait::ForEver)?.ok_or_else(busy))
+        self.0.about(self.take(permits, Wait::FOR_EVER)?.ok_or_else(busy))
     }
 
     /// Takes permits if enough are free, without waiting. `None` means that too few are free.

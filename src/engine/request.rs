@@ -47,10 +47,8 @@ pub(crate) struct AcquireRequest<'a> {
 pub(crate) enum Wait {
     /// The caller asks once.
     Not,
-    /// The caller gives up at the deadline, or earlier if its kind bounds the tries.
+    /// The caller gives up at the deadline, or earlier if its kind bounds the tries. Without a deadline it does not.
     Until(Deadline),
-    /// The caller does not give up.
-    ForEver,
 }
 
 impl Modifiers {
@@ -78,13 +76,11 @@ impl AcquireRequest<'_> {
 }
 
 impl Wait {
+    pub(crate) const FOR_EVER: Self = Self::Until(Deadline::Never);
+
     /// A wait of zero asks once.
     pub(crate) fn within(wait: Duration) -> Self {
-        match Deadline::after(wait) {
-            _ if wait.is_zero() => Self::Not,
-            Deadline::Never => Self::ForEver,
-            deadline => Self::Until(deadline),
-        }
+        if wait.is_zero() { Self::Not } else { Self::Until(Deadline::after(wait)) }
     }
 
     /// Takes what the caller waits for.
@@ -99,7 +95,6 @@ impl Wait {
         match self {
             Self::Not => Deadline::after(Duration::ZERO),
             Self::Until(deadline) => deadline,
-            Self::ForEver => Deadline::Never,
         }
     }
 }

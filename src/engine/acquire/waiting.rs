@@ -431,7 +431,7 @@ where
         let threads = u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
         match pauses(waiting.tries.div_ceil(threads)) {
             // A wait without limit has no last try.
-            None if waiting.wait == Wait::ForEver => Some(LONGEST_SLEEP),
+            None if waiting.wait == Wait::FOR_EVER => Some(LONGEST_SLEEP),
             // A sleep beyond the time to live of the holder is useless.
             pause => pause.map(|pause| (pause / threads).min(busy)),
         }

@@ -62,7 +62,7 @@ impl<'a> All<'a> {
                 Step::Wait(place) => {
                     let began = Instant::now();
                     if !self.wait_for(place, self.take.acquisition(place, self.take.wait))?
-                        && self.take.wait != Wait::ForEver
+                        && self.take.wait != Wait::FOR_EVER
                     {
                         return Ok(None);
                     }
@@ -104,7 +104,7 @@ impl<'a> All<'a> {
     fn was_mute_for_long(&self, place: usize) -> bool {
         let AcquireRequest { engine, name, .. } = self.take.requests[place];
         let ends = engine.sender.outage_ends(engine.sender.node(name), self.take.began);
-        self.take.wait == Wait::ForEver && ends.is_some_and(|end| end <= Instant::now())
+        self.take.wait == Wait::FOR_EVER && ends.is_some_and(|end| end <= Instant::now())
     }
 
     /// Re-enters the locks that the calling thread holds. A lost lock fails the take: an outer section believes in it.
