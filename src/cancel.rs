@@ -1,6 +1,5 @@
 //! Ends a wait from another thread.
 
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -93,10 +92,6 @@ impl Cancel {
         self.0.waits.here().hang(bell);
     }
 }
-
-/// No code of a caller runs under the mutex.
-impl UnwindSafe for Cancel {}
-impl RefUnwindSafe for Cancel {}
 
 impl Waits {
     /// Returns the bells of this process.

@@ -1,7 +1,6 @@
 //! The hold that all guards of a grant share, of one lock or of several.
 
 use std::fmt;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -341,10 +340,6 @@ impl One {
         }
     }
 }
-
-/// A panic in code of the caller leaves no data half changed, because no mutex is held while that code runs.
-impl UnwindSafe for Hold {}
-impl RefUnwindSafe for Hold {}
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

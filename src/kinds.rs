@@ -38,6 +38,7 @@ pub(crate) use token::TokenLock;
 pub use token::{ReleaseBy, TokenOptions};
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::durability::Durability;
 use crate::script::query;
@@ -77,8 +78,9 @@ static TOUCH: Script = lua!("durability/touch.lua");
 
 /// A kind of lock: the requests that define its behaviour.
 ///
-/// The default methods implement locks that are stored as a hash of one owner and its hold count.
-pub(crate) trait Kind: fmt::Debug + Send + Sync {
+/// The default methods implement locks that are stored as a hash of one owner and its hold count. A panic in code of the
+/// caller leaves no data half changed, because no mutex is held while that code runs.
+pub(crate) trait Kind: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// The family of the kind. Handles of one family share their holds, and one script renews the locks of a family.
     fn family(&self) -> &'static str {
         "hash"

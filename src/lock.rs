@@ -6,7 +6,6 @@ mod several;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -723,10 +722,6 @@ impl From<Lock<FencingToken>> for Lock {
         lock.copied(lock.modifiers.clone(), |_| Some(()))
     }
 }
-
-/// A panic of a caller's own code leaves nothing half done: no mutex is held while it runs.
-impl<T, On> UnwindSafe for Lock<T, On> {}
-impl<T, On> RefUnwindSafe for Lock<T, On> {}
 
 impl<T, On> Clone for Lock<T, On> {
     fn clone(&self) -> Self {

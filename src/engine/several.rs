@@ -5,6 +5,7 @@ pub(crate) mod asking;
 pub(crate) mod giving_back;
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(crate) struct SingleLock {
 }
 
 /// A way to take several locks as one.
-pub(crate) trait Form: fmt::Debug + Send + Sync {
+pub(crate) trait Form: fmt::Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// What texts call such a lock.
     fn noun(&self) -> &'static str;
 
