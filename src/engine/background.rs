@@ -51,16 +51,8 @@ struct Queue {
 }
 
 impl Background {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self::of(name, false)
-    }
-
-    /// A queue for jobs that all run at once: a job that lasts delays no other.
-    pub(crate) fn relieved(name: &'static str) -> Self {
-        Self::of(name, true)
-    }
-
-    fn of(name: &'static str, relieves: bool) -> Self {
+    /// Where it `relieves`, a job that lasts delays no other.
+    pub(crate) fn new(name: &'static str, relieves: bool) -> Self {
         let (queue, added, done) = (Mutex::default(), Condvar::default(), Condvar::default());
         Self(Arc::new(Shared { name, relieves, queue, added, done }))
     }
@@ -205,7 +197,7 @@ mod tests {
 
     #[test]
     fn jobs_run_in_the_order_of_their_moments_and_survive_a_panic() {
-        let background = Background::new("test");
+        let background = Background::new("test", false);
         let (done, order) = crossbeam_channel::unbounded();
         let now = Instant::now();
         for (number, millis) in [(2, 60), (1, 30), (0, 0)] {
@@ -221,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_job_is_dropped_and_the_thread_waits_for_nothing() {
-        let background = Background::new("test");
+        let background = Background::new("test", false);
         let (kept, dropped) = crossbeam_channel::bounded::<()>(0);
         let far = background.run_at(Instant::now().after(Duration::from_secs(3_600)), move || drop(kept));
         background.cancel(far);
@@ -235,7 +227,7 @@ mod tests {
 
     #[test]
     fn scheduled_work_runs_at_the_end_and_nothing_after_it() {
-        let background = Background::new("test");
+        let background = Background::new("test", false);
         let (done, order) = crossbeam_channel::unbounded();
         let hour = Instant::now().after(Duration::from_secs(3_600));
         let (first, again, late) = (done.clone(), background.clone(), done);
@@ -250,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_neither_for_itself_nor_for_ever() {
-        let background = Background::new("test");
+        let background = Background::new("test", false);
         let limit = Duration::from_secs(5);
         let (done, ended) = crossbeam_channel::unbounded();
         let (inner, hour) = (background.clone(), Instant::now().after(Duration::from_secs(3_600)));
@@ -260,7 +252,7 @@ mod tests {
         });
         ended.recv_timeout(limit).unwrap();
 
-        let background = Background::new("test");
+        let background = Background::new("test", false);
         let (release, released) = crossbeam_channel::bounded::<()>(0);
         background.run_at(Instant::now(), move || assert!(released.recv().is_err()));
         background.finish(Instant::now().after(Duration::from_millis(50)));
@@ -269,7 +261,7 @@ mod tests {
 
     #[test]
     fn callbacks_that_last_delay_no_other() {
-        let callbacks = Background::relieved("test");
+        let callbacks = Background::new("test", true);
         let (ended, end) = bounded::<()>(0);
         let (done, order) = unbounded();
         for number in 0..8 {
@@ -288,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_relief_that_was_not_needed_is_there_the_next_time() {
-        let callbacks = Background::relieved("test");
+        let callbacks = Background::new("test", true);
         let (done, order) = unbounded();
         for _ in 0..20 {
             // Too short to need relief, and long enough to make a relief thread wait.
@@ -309,7 +301,7 @@ mod tests {
 
     #[test]
     fn quick_callbacks_run_in_order_on_few_threads() {
-        let callbacks = Background::relieved("test");
+        let callbacks = Background::new("test", true);
         let (done, order) = unbounded();
         for number in 0..10_000 {
             let done = done.clone();

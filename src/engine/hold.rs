@@ -35,7 +35,6 @@ pub(crate) struct HoldState {
 }
 
 /// What most holds are granted without.
-#[derive(Default, PartialEq, Eq)]
 pub(crate) struct Extras {
     /// The group that the lock was taken with.
     pub(crate) group: Option<Arc<str>>,
@@ -99,13 +98,6 @@ impl Progress {
         let rare = is_rare.then(|| Box::new(RareProgress { needs, chain, in_doubt, ..RareProgress::default() }));
         let state = Mutex::new(State { ledger, under_way: false, rare });
         Self { state, turn_ended: Condvar::new(), watched_at: AtomicUsize::new(NOWHERE) }
-    }
-}
-
-impl Extras {
-    /// The place of these, if there are any.
-    pub(crate) fn boxed(self) -> Option<Box<Self>> {
-        (self != Self::default()).then(|| Box::new(self))
     }
 }
 
@@ -420,7 +412,7 @@ mod tests {
     #[test]
     fn the_timer_follows_a_deadline_that_came_nearer() {
         let _pretence = at(0).pretend();
-        let timer = Background::new("lockson-test");
+        let timer = Background::new("lockson-test", false);
         let (hold, guard) = hold(at(0));
         let set = |deadline| timer.run_at(deadline, || {});
         assert!(hold.schedule_check(set).is_none());

@@ -53,8 +53,8 @@ impl Keeper {
             sender,
             watchdog_lease,
             watchdogs: PerServer::default(),
-            callbacks: Background::relieved("lockson-tell"),
-            timer: Background::new("lockson-timer"),
+            callbacks: Background::new("lockson-tell", true),
+            timer: Background::new("lockson-timer", false),
             heartbeat: Arc::default(),
             myself: Weak::clone(myself),
         }))

@@ -53,7 +53,7 @@ impl Sender {
             topology,
             nodes: PerServer::default(),
             numbers: Mutex::default(),
-            cleaner: Background::new("lockson-cleanup"),
+            cleaner: Background::new("lockson-cleanup", false),
             trimming: AtomicBool::new(false),
             myself: Weak::clone(myself),
         })

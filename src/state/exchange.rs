@@ -222,20 +222,17 @@ impl Exchange {
         }
     }
 
-    /// Takes the word of the server that no server runs the request now.
+    /// Takes the word of the server that no server runs the request now. Where the script came to an end at a key that
+    /// another server stores, the writes before that key stand, as if the answer had been lost; but nothing of the
+    /// request runs any more.
     pub(crate) fn postponed(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
         self.took = sent.until(now);
-        self.rest_or_end(now, Some(self.bounds.retry_until), Error::refused(refusal));
-    }
-
-    /// Takes the word of the server that the script came to an end at a key that another server stores. The writes
-    /// before that key stand, as if the answer had been lost; but nothing of the request runs any more.
-    pub(crate) fn cut_short(&mut self, sent: Instant, now: Instant, refusal: Refusal) {
-        self.took = sent.until(now);
-        let error = Error::refused(refusal);
-        self.doubt = Some(error.clone());
-        let limit = if self.bounds.repeat { Some(self.bounds.retry_until) } else { None };
-        self.rest_or_end(now, limit, error);
+        let (was_cut_short, error) = (refusal.is_of_foreign_key(), Error::refused(refusal));
+        if was_cut_short {
+            self.doubt = Some(error.clone());
+        }
+        let may_repeat = self.bounds.repeat || !was_cut_short;
+        self.rest_or_end(now, may_repeat.then_some(self.bounds.retry_until), error);
     }
 
     /// Another server stores the key by now. The copy that was to be fenced is left to the background: the former

@@ -238,6 +238,7 @@ impl<'a> Acquisition<'a> {
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
         let asker = &mut self.waiting.asker;
+        let has_extras = self.request.group.is_some() || token.is_some();
         // A loss is not told before the grant.
         ledger.told = self.request.engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
@@ -247,7 +248,7 @@ impl<'a> Acquisition<'a> {
             owner: asker.owner.clone(),
             thread: asker.thread.take(),
             since: now,
-            extras: Extras { group: self.request.group.cloned(), token }.boxed(),
+            extras: has_extras.then(|| Box::new(Extras { group: self.request.group.cloned(), token })),
             progress: Progress::new(ledger, self.request.needs, chain, InDoubt { fenceable: vec![], unfenceable }),
         });
         let Some(Added { dead, has_others }) = self.request.engine.cells.registry.add(Arc::clone(&hold)) else {

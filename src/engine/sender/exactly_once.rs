@@ -274,7 +274,6 @@ impl<'a, T> Sending<'a, T> {
             }
             Err(Fault::Refused(refusal)) => match self.outgoing.topology.redirect(server, &refusal) {
                 Redirect::AsItSays => exchange.failed(sent, ended, Fault::Refused(refusal), false),
-                Redirect::Later if refusal.is_of_foreign_key() => exchange.cut_short(sent, ended, refusal),
                 Redirect::Later => exchange.postponed(sent, ended, refusal),
                 Redirect::Elsewhere(route) => {
                     self.redirected = Some(route);

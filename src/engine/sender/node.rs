@@ -35,7 +35,7 @@ impl Node {
     pub(crate) fn new(server: Arc<Server>) -> Self {
         Self {
             server,
-            cleaner: Background::new("lockson-cleanup"),
+            cleaner: Background::new("lockson-cleanup", false),
             asking: Mutex::default(),
             cannot_wait: AtomicBool::new(false),
         }

@@ -59,13 +59,13 @@ fn a_question_is_repeated_without_a_fence() {
 fn a_script_that_was_cut_short_has_perhaps_had_its_effect() {
     let refusal = || Refusal::from_text("ERR Script attempted to access a non local key in a cluster node");
     let mut exchange = begun(&bounds());
-    exchange.cut_short(at(0), at(1), refusal());
+    exchange.postponed(at(0), at(1), refusal());
     let Next::Rest(until) = exchange.next(at(1)) else { panic!("the slot is still moving") };
     exchange.rested(until, None);
     assert!(is_send(&exchange.next(until)), "nothing is to be fenced");
     assert!(exchange.is_repeated() && !exchange.is_unfenceable());
     let mut exchange = begun(&Bounds { repeat: false, ..bounds() });
-    exchange.cut_short(at(0), at(1), refusal());
+    exchange.postponed(at(0), at(1), refusal());
     assert!(matches!(exchange.next(at(1)), Next::Over), "it is not repeated");
     let failed = exchange.give_up();
     assert!(failed.in_doubt.is_some() && failed.error.is_in_doubt());
