@@ -23,6 +23,13 @@ pub(crate) fn command(word: &str, arguments: impl ToRedisArgs) -> Cmd {
     command
 }
 
+/// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
+pub(crate) fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
+    let in_text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = redis::from_redis_value_ref(reply).ok()?;
+    Some(fields.into_iter().map(|(field, value)| (in_text(field), in_text(value))).collect())
+}
+
 /// Reads an integer reply.
 pub(crate) fn int(value: &Value) -> Option<i64> {
     if let Value::Int(number) = value { Some(*number) } else { None }

@@ -18,7 +18,7 @@ use crate::inspection::{InspectedHolder, InspectedWaiter, Inspection};
 use crate::listing::LockKind;
 use crate::name::LockName;
 use crate::owner::is_client_id;
-use crate::reply::{command, int, known, list, number, server_time, text, texts};
+use crate::reply::{command, int, known, list, number, read_fields, server_time, text, texts};
 use crate::token::FencingToken;
 use crate::transport::PubSub;
 
@@ -52,7 +52,7 @@ struct Inspector<'a, 'b> {
     found: Inspection,
 }
 
-/// The fields of a hash by name, at most [`MOST_FIELDS`] and a page.
+/// The fields of a hash by name, at most [`MOST_FIELDS`].
 type Fields = BTreeMap<String, String>;
 
 impl Inspector<'_, '_> {
@@ -195,24 +195,15 @@ impl Inspector<'_, '_> {
         Ok(())
     }
 
-    /// Reads the fields of the hash, and whether these are all. A small hash comes as one page, with any number of
-    /// fields.
+    /// Reads the fields of the hash, and whether these are all.
     fn fields(&mut self) -> Result<(Fields, bool), Stop> {
-        let (mut fields, mut cursor) = (Fields::new(), "0".to_owned());
-        for _ in 0..MOST_PAGES {
-            let page = self.ask_one(command("HSCAN", (self.name.key(), &cursor, "COUNT", MOST)))?;
-            if page == Value::Nil {
-                return Ok((fields, false));
-            }
-            let (next, values) = known(page_of(&page))?;
-            let pairs = values.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?)));
-            fields.extend(pairs);
-            cursor = next;
-            if cursor == "0" || fields.len() > MOST_FIELDS {
-                break;
-            }
+        let reply = self.ask_one(command("HRANDFIELD", (self.name.key(), MOST_FIELDS, "WITHVALUES")))?;
+        if reply == Value::Nil {
+            return Ok((Fields::new(), false));
         }
-        Ok((fields, cursor == "0"))
+        let fields = known(read_fields(&reply))?;
+        let is_whole = fields.len() < MOST_FIELDS;
+        Ok((fields.into_iter().collect(), is_whole))
     }
 
     /// The readers, or the writer and the reads of the writer.
@@ -389,12 +380,10 @@ fn page_of(reply: &Value) -> Option<(String, &[Value])> {
     Some((text(cursor)?, list(values)?))
 }
 
-/// The most holders and waiters that are listed, and the fields or keys in one page of a scan.
+/// The most holders and waiters that are listed.
 const MOST: usize = 1_000;
-/// A value of a group has three fields.
-const MOST_FIELDS: usize = 3 * MOST;
-/// A hash that shrank has many empty pages.
-const MOST_PAGES: usize = 100;
+/// A value of a group has three fields. With one more it is certain that these are not all.
+const MOST_FIELDS: usize = 3 * MOST + 1;
 /// So many replies leave room for the requests of other clients.
 const MOST_AT_ONCE: usize = 500;
 /// The fields of a hash by which a scan knows a lock.

@@ -9,7 +9,7 @@ use super::answer::{IfLock, NotALock};
 use super::inspection::of_group;
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
-use crate::reply::int;
+use crate::reply::{int, read_fields};
 
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
@@ -100,13 +100,6 @@ fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
 /// An owner and its hold count. A count that is no number, which only others write, is still that of a hold.
 fn counted(owner: &str, count: &str) -> (String, u64) {
     (owner.to_owned(), count.parse().unwrap_or(1))
-}
-
-/// Reads fields and values: a flat list in RESP2, a list of pairs in RESP3.
-fn read_fields(reply: &Value) -> Option<Vec<(String, String)>> {
-    let in_text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let fields: Vec<(Vec<u8>, Vec<u8>)> = redis::from_redis_value_ref(reply).ok()?;
-    Some(fields.into_iter().map(|(field, value)| (in_text(field), in_text(value))).collect())
 }
 
 /// Checks a number of permits.

@@ -299,7 +299,7 @@ fn missing_rights_are_listed_beside_what_is_known() {
     let client = as_user(&["+type", "+pttl"]);
     let found = client.inspect("app:1").unwrap();
     assert_eq!((found.kind(), found.holders(), found.remaining().is_some()), (None, &[][..], true));
-    let missing = ["getrange", "hmget", "lrange", "zcard", "time", "pubsub|numsub", "hlen", "hrandfield", "hscan"];
+    let missing = ["getrange", "hmget", "lrange", "zcard", "time", "pubsub|numsub", "hlen", "hrandfield"];
     assert_eq!(found.without_rights(), missing);
     let refused = client.scan("app:", 10).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused);
