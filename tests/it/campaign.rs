@@ -2,9 +2,9 @@
 
 use std::env;
 use std::fmt::Display;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use crate::support::Random;
+use crate::support::prelude::*;
 
 /// A running campaign.
 #[derive(Debug)]

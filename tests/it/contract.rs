@@ -24,16 +24,13 @@ mod telling;
 mod threads;
 mod waiting;
 
-use std::collections::BTreeSet;
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::thread::{Scope, ScopedJoinHandle};
 
-use lockson::{Backoff, Client, ErrorKind, Hold, Lock, TokenOptions};
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
+use lockson::{Backoff, Hold};
 
 use crate::support::kinds::{self, OfName};
-use crate::support::{SOON, channel, client, fresh, is_free, joined, kind_of, ms, read_write_channel};
+use crate::support::prelude::*;
+use crate::support::read_write_channel;
 
 /// One kind, as the contract sees the kind.
 #[derive(Debug)]

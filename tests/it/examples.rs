@@ -1,11 +1,9 @@
 //! Each example shows what it says: it fails otherwise. One ends by a signal.
 
-use std::process::Command;
-use std::{fs, thread};
+use lockson_harness::HelperProcess;
 
-use lockson_harness::{HelperProcess, RedisServer, eventually};
-
-use crate::support::{SOON, built, channel};
+use crate::support::built;
+use crate::support::prelude::*;
 
 #[test]
 fn a_service_under_load_ends_well_at_sigterm() {

@@ -17,13 +17,11 @@ mod ways_login;
 pub(crate) mod wrong_server;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, io};
 
-use lockson_harness::{RedisServer, RedisServerBuilder};
+use lockson_harness::RedisServerBuilder;
 
-use crate::support::at_once;
+use crate::support::prelude::*;
 pub(crate) use scene::refuses;
 
 /// A server program of some version.

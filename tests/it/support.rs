@@ -5,17 +5,14 @@ mod events;
 pub(crate) mod faults;
 pub(crate) mod kinds;
 mod peer;
+pub(crate) mod prelude;
 mod program;
 mod scheduling;
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
 
-use lockson::{Client, ClientBuilder, Lock};
-use lockson_harness::RedisServer;
-use parking_lot::Mutex;
+use prelude::*;
 
 pub(crate) use busy::Busy;
 pub(crate) use events::Events;

@@ -5,14 +5,9 @@ mod metrics;
 mod recorder;
 mod tracing;
 
-use std::thread;
-
 use lockson::Observer;
-use lockson_harness::eventually;
-use lockson_harness::proxy::Then;
 
-use crate::support::faults::Rig;
-use crate::support::{Events, SOON, channel, fresh, joined, ms};
+use crate::support::prelude::*;
 
 /// A busy try, a wait beside a broken listening connection, failed renewals, an abandoned hold and a loss, all of one
 /// lock. Returns its name.

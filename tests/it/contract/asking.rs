@@ -1,11 +1,7 @@
 //! Questions to a lock, a hold and a client.
 
-use std::time::Duration;
-
-use lockson_harness::RedisServer;
-
 use super::for_every_single_kind;
-use crate::support::{client, elsewhere, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn answers_follow_the_lock() {

@@ -1,16 +1,7 @@
 //! The end of a client: by `close`, and with its last handle.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use crossbeam_channel::unbounded;
-use lockson::{Client, ErrorKind, Loss};
-use lockson_harness::{RedisServer, eventually};
-
-use super::{Kind, for_every_kind, for_every_reentrant_kind, is_free, key, three_waiters};
-use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TTL, brisk, brisk_client, client, fresh, joined, kind_of, ms, timed,
-};
+use super::{Kind, for_every_kind, for_every_reentrant_kind, key, three_waiters};
+use crate::support::prelude::*;
 
 #[test]
 fn close_ends_every_wait_with_closed() {

@@ -1,17 +1,9 @@
 //! `close()` during work: running calls end, nothing stays in Redis, and no thread waits for itself.
 
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::Duration;
-
-use crossbeam_channel::unbounded;
-use lockson::{Cancel, Client, ErrorKind, Guard, Lock, Loss};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{NewConnections, Scope, Then, When};
+use std::sync::OnceLock;
 
 use super::{for_every_kind, for_every_reentrant_kind, key};
-use crate::support::faults::Rig;
-use crate::support::{Events, Random, SCHEDULING, SOON, fresh, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 #[test]
 fn sixty_closes_in_the_middle_of_work_leave_no_key() {

@@ -1,17 +1,17 @@
 //! The code that the compiler allows, and the error for code that moves a guard.
 
+use std::env;
 use std::io::Write;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::process::Stdio;
 
 use lockson::{
-    Backoff, Cancel, Candidate, Client, ClientBuilder, CountDownLatch, Election, Error, ErrorKind, ExpiringPermits,
-    FencingToken, Guard, HeldLock, Hold, Holder, Leadership, Lock, LockKind, LockLost, LockWaiter, Loss, OwnedGuard,
-    OwnedLock, PermitExpirableSemaphore, Permits, ReadWriteLock, ReleaseBy, ReleaseFailed, Semaphore, TokenOptions,
-    WaitGivenUp,
+    Backoff, Candidate, CountDownLatch, Election, ExpiringPermits, FencingToken, HeldLock, Hold, Holder, Leadership,
+    LockKind, LockLost, LockWaiter, OwnedLock, PermitExpirableSemaphore, Permits, ReadWriteLock, ReleaseFailed,
+    Semaphore, WaitGivenUp,
 };
+
+use crate::support::prelude::*;
 
 #[test]
 fn a_guard_sent_to_a_thread_is_told_of_owned() {

@@ -1,16 +1,8 @@
 //! Requests without an answer: repeated in time, written in the background, reported truthfully.
 
-use std::collections::BTreeSet;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Cancel, Client, ErrorKind, Lock, Loss};
-use lockson_harness::proxy::{Direction, Proxy, Request, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{KINDS, Kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind, key};
-use crate::support::faults::{Rig, fences};
-use crate::support::{SCHEDULING, SOON, STANDSTILLS, client, fields, fresh, joined, kind_of, ms, timed, ttl_ms};
+use crate::support::faults::fences;
+use crate::support::prelude::*;
 
 /// The command time-out of these tests: a busy machine still answers within a part of the time-out.
 const BOUND: Duration = Duration::from_secs(4);

@@ -1,12 +1,9 @@
 //! At most one holder at a time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicU64;
 
-use lockson_harness::RedisServer;
-
-use super::{for_a_lock_of_every_kind, for_every_kind, is_free};
-use crate::support::{client, fields, ms, ttl_ms};
+use super::{for_a_lock_of_every_kind, for_every_kind};
+use crate::support::prelude::*;
 
 #[test]
 fn a_try_that_finds_it_busy_changes_nothing() {

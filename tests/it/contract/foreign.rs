@@ -1,12 +1,8 @@
 //! Keys that are no lock: nothing takes, asks or frees them as one; and owners of other clients, which are.
 
-use std::thread;
-
-use lockson::{ErrorKind, Lock};
-use lockson_harness::{RedisServer, eventually};
-
 use super::for_every_single_kind;
-use crate::support::{SOON, client, fields, fresh, kind_of, listeners, ms, timed};
+use crate::support::listeners;
+use crate::support::prelude::*;
 
 /// Hashes that are no lock; some look like one at the first glance.
 const DATA: &[&[&str]] = &[

@@ -3,20 +3,15 @@
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use fork::Fork;
-use lockson::{Cancel, Client, CountDownLatch, ErrorKind, Guard, Hold, Lock, Loss, OwnedGuard, Permits, Semaphore};
-use lockson_harness::{HelperProcess, RedisServer, helper};
+use lockson::{CountDownLatch, Hold, Permits, Semaphore};
+use lockson_harness::{HelperProcess, helper};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Kind, kinds_and_group};
 use crate::faults::other_process::crowd;
-use crate::support::{Random, SOON, kind_of, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_forked_child_of_a_busy_parent_never_hangs() {

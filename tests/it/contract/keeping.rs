@@ -1,12 +1,7 @@
 //! Holds that outlive their guard: left to the time to live, or to the lock's own `unlock`.
 
-use std::time::Instant;
-
-use lockson::{ErrorKind, Loss};
-use lockson_harness::eventually;
-
-use super::{for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner};
-use crate::support::{SOON, TTL, brisk_client, client, elsewhere, kind_of, ms};
+use super::{for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, key, owner};
+use crate::support::prelude::*;
 
 #[test]
 fn a_kept_hold_keeps_its_own_thread_out_too() {

@@ -1,15 +1,7 @@
 //! The life of a hold: leases, the watchdog, limits.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::{Cancel, ErrorKind, Loss};
-use lockson_harness::RedisServer;
-
-use super::{
-    delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner,
-};
-use crate::support::{SOON, TICK, TTL, brisk_client, client, elsewhere, kind_of, ms, ttl_ms};
+use super::{delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, key, owner};
+use crate::support::prelude::*;
 
 #[test]
 fn a_lease_ends_by_itself_and_not_before() {

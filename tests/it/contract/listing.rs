@@ -1,12 +1,9 @@
 //! The listings of a client: holds and waiters.
 
-use std::time::Duration;
-
-use lockson::{Cancel, Client, ErrorKind, Lock, LockKind};
-use lockson_harness::{RedisServer, eventually};
+use lockson::LockKind;
 
 use super::{for_every_kind, for_every_single_kind};
-use crate::support::{Events, SOON, brisk, client, elsewhere, joined, kind_of, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn held_tells_kind_age_token_and_keeper() {

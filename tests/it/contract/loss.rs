@@ -1,10 +1,7 @@
 //! The ways to lose a hold, and the effect of a loss on other callers.
 
-use lockson::{Error, ErrorKind, Loss};
-use lockson_harness::{RedisServer, eventually};
-
-use super::{delete, for_a_lock_of_every_kind, for_every_kind, is_free, key, owner};
-use crate::support::{SOON, brisk_client, client, elsewhere, joined, kind_of, median, ms, timed};
+use super::{delete, for_a_lock_of_every_kind, for_every_kind, key, owner};
+use crate::support::prelude::*;
 
 #[test]
 fn a_deleted_lock_is_lost_at_the_next_renewal() {

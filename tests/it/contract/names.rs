@@ -1,14 +1,10 @@
 //! Possible names and durations, and impossible ones, which cost no request.
 
-use std::thread;
-use std::time::Duration;
+use lockson::RedLock;
 
-use lockson::{Client, ErrorKind, Lock, RedLock, ReleaseBy, TokenOptions};
-use lockson_harness::RedisServer;
-
-use super::{Kind, for_a_lock_of_every_kind, for_every_single_kind, is_free, key, kinds_and_group};
+use super::{Kind, for_a_lock_of_every_kind, for_every_single_kind, key, kinds_and_group};
 use crate::support::kinds::{self, OfName};
-use crate::support::{SOON, client, joined, kind_of, ms, timed, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn names_of_every_form_work_and_do_not_clash() {

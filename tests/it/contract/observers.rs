@@ -1,17 +1,13 @@
 //! What observers hear of the end of each call, and what they may do in the middle of a call: close the client, take
 //! locks.
 
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::OnceLock;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use lockson::{Cancel, Client, Durability, Guard, HoldEnded, Lock, Observer, OwnedLock};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
+use crossbeam_channel::{Receiver, Sender};
+use lockson::{Durability, HoldEnded, Observer, OwnedLock};
 
 use super::for_every_single_kind;
-use crate::support::faults::Rig;
-use crate::support::{Events, SCHEDULING, SOON, client, fresh, joined, ms, timed};
+use crate::support::prelude::*;
 
 fn observed(events: &Events) -> Client {
     Client::builder(&RedisServer::shared().url()).observer(events.clone()).connect().unwrap()

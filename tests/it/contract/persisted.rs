@@ -1,14 +1,8 @@
 //! A key without a time to live: questions leave the key alone, and no request shortens its life.
 
-use std::thread;
-
-use lockson::{Client, ErrorKind, Lock};
-use lockson_harness::proxy::{Fate, Proxy, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{KINDS, Kind, run};
-use crate::support::faults::PATIENCE;
-use crate::support::{Events, SOON, brisk, brisk_client, client, kind_of, ms, read_write_channel, ttl_ms};
+use crate::support::prelude::*;
+use crate::support::read_write_channel;
 
 /// The kind beside the exclusive kinds.
 pub(super) static READ: Kind = Kind {

@@ -1,14 +1,7 @@
 //! Re-entry of a held lock.
 
-use std::thread;
-
-use crossbeam_channel::unbounded;
-use lockson::{Client, ErrorKind, Loss};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, Then, When};
-
-use super::{KINDS, delete, for_a_lock_of_every_reentrant_kind, for_every_reentrant_kind, is_free, key, owner};
-use crate::support::{SOON, client, elsewhere, fields, kind_of, ms, ttl_ms};
+use super::{KINDS, delete, for_a_lock_of_every_reentrant_kind, for_every_reentrant_kind, key, owner};
+use crate::support::prelude::*;
 
 #[test]
 fn a_holder_takes_it_again_and_gives_it_back_as_often() {

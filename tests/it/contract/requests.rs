@@ -1,11 +1,7 @@
 //! The number of requests that each call takes.
 
-use lockson::{Client, Lock};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, When};
-
 use super::{Kind, for_every_single_kind};
-use crate::support::{SOON, elsewhere, ms};
+use crate::support::prelude::*;
 
 /// A client with one connection for its callers; the watchdog and the listener have their own connections.
 fn with_one_connection() -> (Proxy, Client) {

@@ -1,11 +1,8 @@
 //! A user without a right that a lock needs, and a server without room.
 
-use lockson::{Client, ErrorKind, Guard, Lock};
-use lockson_harness::RedisServer;
-
 use super::persisted::READ;
 use super::{kinds_and_group, run};
-use crate::support::{alone, fields, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_refused_part_of_a_take_leaves_no_lock_without_end() {

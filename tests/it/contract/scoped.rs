@@ -1,16 +1,11 @@
 //! Work under a lock whose guard is only borrowed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
-use lockson::{Client, ErrorKind, Lock, Loss, Result};
-use lockson_harness::proxy::{Direction, Proxy, Scope, When};
-use lockson_harness::{RedisServer, eventually};
+use lockson::Result;
 
-use super::{
-    delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, is_free, key, owner,
-};
-use crate::support::{Events, SOON, client, elsewhere, fresh, kind_of, ms};
+use super::{delete, for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, key, owner};
+use crate::support::prelude::*;
 
 type Form = fn(&Lock, &mut dyn FnMut() -> u32) -> Result<Option<u32>>;
 

@@ -1,14 +1,11 @@
 //! The end of all waits of a client, which its holders outlive.
 
 use std::any::Any;
-use std::thread;
-use std::time::Duration;
 
-use lockson::{Client, ErrorKind, RedLock, Result};
-use lockson_harness::{RedisServer, eventually};
+use lockson::{RedLock, Result};
 
-use super::{for_every_kind, is_free, key, three_waiters};
-use crate::support::{SOON, client, fresh, joined, kind_of, ms, ttl_ms};
+use super::{for_every_kind, key, three_waiters};
+use crate::support::prelude::*;
 
 #[test]
 fn stop_waiting_ends_waits_now_and_later_but_no_hold() {

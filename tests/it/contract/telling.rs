@@ -1,19 +1,11 @@
 //! The receivers of the news of a loss, and how often each receives the news.
 
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
 
-use crossbeam_channel::{Sender, unbounded};
-use lockson::{Client, ErrorKind, Lock, Loss};
-use lockson_harness::{RedisServer, eventually};
+use crossbeam_channel::Sender;
 
-use super::{
-    delete, for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind, is_free, key,
-};
-use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TICK, brisk, brisk_client, elsewhere, fresh, joined, kind_of, ms, timed,
-};
+use super::{delete, for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, for_every_single_kind, key};
+use crate::support::prelude::*;
 
 #[test]
 fn each_way_to_learn_of_a_loss_tells_it_once() {

@@ -2,17 +2,11 @@
 
 use std::cell::RefCell;
 use std::mem;
-use std::thread;
-use std::time::Instant;
 
-use crossbeam_channel::{Sender, bounded, unbounded};
-use lockson::{ErrorKind, Guard, Lock, Loss};
-use lockson_harness::{RedisServer, eventually};
+use crossbeam_channel::{Sender, bounded};
 
-use super::{for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, is_free, key};
-use crate::support::{
-    Events, GRACE, SCHEDULING, SOON, TICK, TTL, brisk, brisk_client, client, elsewhere, fields, joined, kind_of,
-};
+use super::{for_a_lock_of_every_kind, for_every_kind, for_every_reentrant_kind, key};
+use crate::support::prelude::*;
 
 #[test]
 fn another_thread_cannot_unlock_it() {

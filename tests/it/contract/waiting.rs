@@ -1,13 +1,8 @@
 //! Waiting: limits, early ends, and the waiter that is served.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Cancel, ErrorKind};
-use lockson_harness::RedisServer;
-
-use super::{Kind, for_a_lock_of_every_kind, for_every_kind, is_free, key, three_waiters};
-use crate::support::{GRACE, SCHEDULING, SOON, client, fields, handed_over, joined, kind_of, median, ms, timed};
+use super::{Kind, for_a_lock_of_every_kind, for_every_kind, key, three_waiters};
+use crate::support::handed_over;
+use crate::support::prelude::*;
 
 #[test]
 fn a_busy_lock_is_none_after_the_wait_and_not_much_later() {

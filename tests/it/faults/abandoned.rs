@@ -1,15 +1,9 @@
 //! A thread that ends without a release leaves the lock to its time to live, and the loss is reported once.
 
-use std::thread;
-use std::time::Duration;
-
 use crossbeam_channel::bounded;
-use lockson::{Hold, Lock, Loss};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, Scope};
+use lockson::Hold;
 
-use crate::support::Events;
-use crate::support::faults::{Rig, SOON, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_hold_abandoned_in_an_outage_is_told_of_once() {

@@ -1,12 +1,8 @@
 //! The outcome of each call while the server refuses.
 
-use std::time::Duration;
+use lockson::Result;
 
-use lockson::{Client, Error, ErrorKind, Result};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Fate, When};
-
-use crate::support::faults::{Rig, SCHEDULING, SOON, timed};
+use crate::support::prelude::*;
 
 /// Calls that take a free lock.
 pub(crate) const ACQUIRES: [&str; 3] = ["try_lock", "try_lock_for", "lock"];

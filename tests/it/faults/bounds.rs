@@ -2,16 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, Error, ErrorKind};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, HUGE_BULK_HEADER, NewConnections, Scope, Then, When};
+use lockson_harness::proxy::HUGE_BULK_HEADER;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
-use crate::support::at_once;
-use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
+use crate::support::prelude::*;
 
 #[test]
 fn no_call_overruns_its_bound_and_nothing_stays_behind() {

@@ -3,17 +3,11 @@
 use std::error::Error as _;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Barrier;
 
-use lockson::{Client, Error, ErrorKind, LockLost, Loss, Observer, ReleaseFailed, RenewalFailed, ServerTrouble};
-use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
+use lockson::{LockLost, Observer, ReleaseFailed, RenewalFailed, ServerTrouble};
 
-use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::{at_once, joined};
+use crate::support::prelude::*;
 
 /// The default limit of dropping and closing.
 const DROP_LIMIT: Duration = Duration::from_secs(1);

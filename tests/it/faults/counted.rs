@@ -1,15 +1,10 @@
 //! Exactly once for what is counted: at every byte of request and answer, with fences and without.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, ErrorKind, Permits, Semaphore};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Fate, Request, Then, When};
+use lockson::{Permits, Semaphore};
 
 use super::exactly_once::{faults, lengths, silences};
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, meek, ms, rig_without_fences, without_fences};
-use crate::support::{at_once, joined, kind_of};
+use crate::support::faults::{fences, meek, rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const NAME: &str = "counted";
 

@@ -1,14 +1,7 @@
 //! Every request has its effect exactly once, wherever the network breaks while the request is under way.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{ErrorKind, Loss};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, Fate, Then, When};
-
-use crate::support::at_once;
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms, rig_without_fences, without_fences};
+use crate::support::faults::{fences, rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const NAME: &str = "once";
 

@@ -1,18 +1,12 @@
 //! A release hands the lock to a thread of the same process that waits for it, and nothing comes of it twice.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Duration;
+use std::thread::{Scope, ScopedJoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use lockson::{Cancel, Client, ErrorKind, Lock, Loss, Observer, WaitLasts};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
+use crossbeam_channel::{Receiver, Sender};
+use lockson::{Observer, WaitLasts};
 
 use super::exactly_once::at_every_byte;
-use crate::support::faults::{PATIENCE, Rig, SOON, ms, timed};
-use crate::support::{fresh, joined};
+use crate::support::prelude::*;
 
 const NAME: &str = "handed";
 

@@ -1,8 +1,6 @@
 //! The list in `docs/reliability.md` names only existing tests, and every fault that must be listed.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use crate::support::prelude::*;
 
 #[test]
 fn every_test_that_the_list_of_faults_names_exists() {

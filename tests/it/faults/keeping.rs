@@ -1,14 +1,7 @@
 //! The client's belief about a hold when answers come late, never, or from a demoted master.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{ErrorKind, Loss};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, ms};
-use crate::support::{joined, kind_of};
+use crate::support::faults::fences;
+use crate::support::prelude::*;
 
 const NAME: &str = "keeping";
 

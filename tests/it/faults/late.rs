@@ -1,13 +1,9 @@
 //! Requests that arrive late, after the sender gave up, repeated or went on, change nothing.
 
-use std::thread;
-use std::time::Duration;
+use lockson_harness::proxy::RuleHandle;
 
-use lockson::{Client, ErrorKind, Guard, Lock, Loss};
-use lockson_harness::proxy::{Direction, Fate, Request, RuleHandle, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::{PATIENCE, Rig, SOON, fences, meek, ms, rig_without_fences, without_fences};
+use crate::support::faults::{fences, meek, rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const NAME: &str = "late";
 

@@ -1,13 +1,11 @@
 //! A request that was given up, or cleaned up, neither takes a lock nor releases a later grant.
 
 use std::panic::catch_unwind;
-use std::time::Duration;
 
-use lockson::{Backoff, ErrorKind, Loss};
-use lockson_harness::proxy::{Fate, Request, Then};
+use lockson::Backoff;
 
-use crate::support::faults::{PATIENCE, Rig, SOON, ms, rig_without_fences, without_fences};
-use crate::support::kind_of;
+use crate::support::faults::{rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const NAME: &str = "leftover";
 

@@ -1,16 +1,9 @@
 //! A holder learns of every loss, in time and once; no other event is reported as a loss.
 
-use std::collections::BTreeSet;
-use std::thread;
-use std::time::{Duration, Instant};
+use crossbeam_channel::bounded;
+use lockson_harness::Stalls;
 
-use crossbeam_channel::{bounded, unbounded};
-use lockson::{Cancel, Client, ErrorKind, Loss, OwnedGuard};
-use lockson_harness::proxy::{Direction, Fate, NewConnections, Request, Scope, Then};
-use lockson_harness::{Stalls, eventually};
-
-use crate::support::faults::{Rig, SOON, ms, timed};
-use crate::support::{joined, median};
+use crate::support::prelude::*;
 
 /// Long enough for a margin of 200 ms: the test compares the order of two moments, while other tests run.
 const LEASE: Duration = Duration::from_secs(20);

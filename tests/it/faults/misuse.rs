@@ -1,14 +1,6 @@
 //! Mistakes of users' code.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::Loss;
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Then, When};
-
-use crate::support::faults::{Rig, SOON, ms};
-use crate::support::{Events, joined};
+use crate::support::prelude::*;
 
 #[test]
 fn a_panicking_observer_disturbs_no_call() {

@@ -1,17 +1,13 @@
 //! A separate process with locks of every kind: this same test program, run again.
 
 use std::collections::HashMap;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender};
 use fork::Fork;
-use lockson::{Cancel, Client, ErrorKind, Guard, Leadership, Lock};
-use lockson_harness::{HelperProcess, RedisServer, helper};
+use lockson::Leadership;
+use lockson_harness::{HelperProcess, helper};
 
-use crate::support::{Random, SOON, ms};
+use crate::support::prelude::*;
 
 /// Another process with one client; each lane is a thread that follows one order after another.
 #[derive(Debug)]

@@ -1,15 +1,10 @@
 //! Several processes at one lock: exclusion by a witness without Redis, and killed and stopped holders.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use lockson::Client;
-use lockson_harness::{Peer, RedisServer, Ticket, eventually};
+use lockson_harness::{Peer, Ticket};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{GRACE, SCHEDULING, SOON, alone, at_once, channel, encode, fields, ms, open_peer, ttl_ms};
+use crate::support::encode;
+use crate::support::prelude::*;
 
 /// The time to live in the peers of these tests.
 const TTL: Duration = Duration::from_millis(2_000);

@@ -1,15 +1,7 @@
 //! Refusals that begin, end or take their time; `servers/refusals.rs` has the answer to each call.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ErrorKind, Loss};
-use lockson_harness::proxy::{Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use crate::servers::refuses;
-use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::{at_once, joined};
+use crate::support::prelude::*;
 
 #[test]
 fn a_wait_that_is_long_enough_sees_the_end_of_a_busy_time() {

@@ -1,13 +1,6 @@
 //! Disturbed renewal: the watchdog renews a hold until its end, and not a moment longer.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, Lock, Loss};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::{Rig, SOON, ms};
+use crate::support::prelude::*;
 
 const LEASE: Duration = Duration::from_secs(20);
 

@@ -1,15 +1,8 @@
 //! Several locks at once: connections that break, answers that never come, copies that arrive late.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, ClientBuilder, Lock};
-use lockson_harness::proxy::{Fate, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::exactly_once::{at_every_byte, faults, in_each_silence, lengths};
-use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, fences, ms, rig_without_fences, timed, without_fences};
-use crate::support::{Events, elsewhere, is_free, joined};
+use crate::support::faults::{fences, rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -1,16 +1,8 @@
 //! Many faults at once, over and over, or at the worst moment.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use lockson_harness::Peer;
 
-use lockson::{Client, ErrorKind};
-use lockson_harness::proxy::{Direction, Proxy, Scope, Then, When};
-use lockson_harness::{Peer, RedisServer, eventually};
-
-use crate::support::faults::{PATIENCE, Rig, SCHEDULING, SOON, ms, timed};
-use crate::support::{Random, joined, open_peer};
+use crate::support::prelude::*;
 
 #[test]
 fn in_chaos_every_call_ends_in_time_and_no_two_are_inside() {

@@ -1,14 +1,6 @@
 //! The observer's events about renewals, and about a process that stood still.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::Client;
-use lockson_harness::proxy::{Direction, Scope};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::Rig;
-use crate::support::{Events, SCHEDULING, SOON, at_once, ms, open_peer};
+use crate::support::prelude::*;
 
 #[test]
 fn renewals_are_counted_for_each_round() {

@@ -1,14 +1,8 @@
 //! A lost wake-up costs a waiter at most a second, and listening always recovers.
 
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
-use lockson::{Client, ErrorKind, Loss, OwnedGuard};
-use lockson_harness::proxy::{Direction, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::{Rig, SCHEDULING, SOON, STANDSTILLS, ms, timed};
-use crate::support::{Events, channel, fresh, joined};
+use crate::support::prelude::*;
 
 const NAME: &str = "wake";
 

@@ -4,14 +4,8 @@ mod broken;
 mod costs;
 mod rights;
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ClientBuilder, Lock, Loss, OwnedGuard};
-use lockson_harness::{RedisServer, eventually};
-
 use crate::support::kinds::{OfName, WATCHED};
-use crate::support::{SOON, alone, at_once, fresh, ms};
+use crate::support::prelude::*;
 
 /// A time to live with a late first renewal: an earlier report of a loss cannot come from a renewal.
 const LEASE: Duration = Duration::from_secs(150);

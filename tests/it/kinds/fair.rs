@@ -10,14 +10,7 @@ mod order;
 mod silent;
 mod wire;
 
-use std::collections::BTreeMap;
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ClientBuilder, Guard, Lock};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SOON, ms, prefixed};
+use crate::support::prelude::*;
 
 /// The shortest patience there is.
 const PATIENCE: Duration = Duration::from_secs(2);

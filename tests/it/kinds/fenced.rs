@@ -1,13 +1,9 @@
 //! The special properties of the fenced lock: tokens that only rise, and a store that checks tokens.
 
-use std::thread;
-
-use lockson::{ACCEPT_IF_NOT_OLDER, Client, ErrorKind, FencingToken, Guard, Lock, Loss};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, Then, When};
+use lockson::{ACCEPT_IF_NOT_OLDER, FencingToken};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SOON, alone, client, elsewhere, fields, fresh, joined, kind_of, ms, prefixed, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn every_way_to_take_it_gives_a_greater_token() {

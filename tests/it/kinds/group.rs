@@ -5,10 +5,9 @@ mod rights;
 
 use std::collections::HashSet;
 
-use lockson::{Client, ErrorKind, LockKind};
-use lockson_harness::RedisServer;
+use lockson::LockKind;
 
-use crate::support::{alone, client, elsewhere, fields, fresh, kind_of, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn values_of_a_group_are_held_side_by_side() {

@@ -2,13 +2,9 @@
 
 mod faults;
 
-use std::thread;
-use std::time::{Duration, Instant};
+use lockson::{InspectedHolder, Inspection, LockKind};
 
-use lockson::{Client, ErrorKind, InspectedHolder, Inspection, LockKind};
-use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
-
-use crate::support::{SOON, alone, client, fresh, joined, kind_of, ms, prefixed};
+use crate::support::prelude::*;
 
 const DOCUMENT: &str = include_str!("../../../docs/operations.md");
 /// The id of a client, as Redisson writes it.

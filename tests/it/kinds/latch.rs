@@ -1,12 +1,8 @@
 //! The count-down latch: counts as in Redisson, and waiters that no lost message and no deletion keeps.
 
-use std::thread;
-use std::time::Duration;
+use lockson::CountDownLatch;
 
-use lockson::{Cancel, Client, CountDownLatch, ErrorKind};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SCHEDULING, SOON, STANDSTILLS, at_once, client, fresh, joined, kind_of, median, ms, timed};
+use crate::support::prelude::*;
 
 /// Ends a latch in some way.
 type End = fn(&RedisServer, &CountDownLatch);

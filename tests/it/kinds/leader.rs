@@ -1,20 +1,12 @@
 //! Elections: one leader at a time, a leader that learns of its loss in time, observers that miss no change.
 
 use std::panic::catch_unwind;
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
-use lockson::{Cancel, Client, ErrorKind, Leader, LockKind, Loss};
-use lockson_harness::proxy::{Direction, Proxy, Scope, Then};
-use lockson_harness::{RedisServer, eventually};
+use lockson::{Leader, LockKind};
 
 use crate::faults::other_process::OtherProcess;
-use crate::support::faults::Rig;
-use crate::support::{
-    SCHEDULING, SOON, TICK, TTL, brisk, client, elsewhere, fields, fresh, joined, kind_of, median, ms, prefixed, timed,
-    ttl_ms,
-};
+use crate::support::prelude::*;
 
 #[test]
 fn one_candidate_leads_and_everybody_can_ask_which() {

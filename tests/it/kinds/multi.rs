@@ -6,15 +6,7 @@ mod queues;
 mod rounds;
 mod told;
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{ErrorKind, Lock, Loss};
-use lockson_harness::RedisServer;
-
-use crate::support::{
-    SCHEDULING, SOON, brisk_client, client, elsewhere, fields, fresh, is_free, joined, kind_of, ms, timed,
-};
+use crate::support::prelude::*;
 
 fn names<const N: usize>() -> [String; N] {
     std::array::from_fn(|_| fresh("multi"))

@@ -1,9 +1,6 @@
 //! The special property of non-reentrant locks: the holder cannot take the lock again.
 
-use lockson::{Client, ErrorKind, Lock};
-use lockson_harness::RedisServer;
-
-use crate::support::{client, fresh, kind_of, ms};
+use crate::support::prelude::*;
 
 type Kind = fn(&Client, &str) -> Lock;
 

@@ -5,13 +5,9 @@ mod doubt;
 mod loss;
 mod rights;
 
-use std::thread;
-use std::time::Duration;
+use lockson::{ExpiringPermits, LockKind, PermitExpirableSemaphore};
 
-use lockson::{Client, ErrorKind, ExpiringPermits, LockKind, Loss, PermitExpirableSemaphore};
-use lockson_harness::RedisServer;
-
-use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
+use crate::support::prelude::*;
 
 /// A semaphore with this many permits.
 fn semaphore(permits: u32) -> PermitExpirableSemaphore {

@@ -6,12 +6,8 @@ mod sharing;
 mod sides;
 mod state;
 
-use std::collections::BTreeMap;
-
-use lockson::{Client, Lock};
-use lockson_harness::RedisServer;
-
-use crate::support::{is_free, read_write_channel as channel};
+use crate::support::prelude::*;
+use crate::support::read_write_channel as channel;
 
 /// The read side and the write side of a name.
 fn sides(client: &Client, name: &str) -> (Lock, Lock) {

@@ -4,14 +4,9 @@ mod dead;
 mod late;
 mod members;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
+use lockson::RedLock;
 
-use lockson::{Client, ErrorKind, Lock, Loss, RedLock, ReleaseBy, TokenOptions};
-use lockson_harness::RedisServer;
-
-use crate::support::{Events, SCHEDULING, SOON, client, fresh, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 const NODE: Duration = Duration::from_millis(200);
 

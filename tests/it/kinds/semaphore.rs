@@ -3,12 +3,9 @@
 mod state;
 mod waiting;
 
-use std::thread;
-use std::time::Duration;
+use lockson::Semaphore;
 
-use lockson::{Client, ErrorKind, Semaphore};
-
-use crate::support::{SOON, STANDSTILLS, client, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 /// A semaphore with this number of permits.
 pub(super) fn semaphore_with(client: &Client, permits: u32) -> Semaphore {

@@ -1,14 +1,10 @@
 //! Two processes at one hot lock: neither is passed over, however many threads the other process has.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use lockson::RedLock;
+use lockson_harness::{Peer, Ticket};
 
-use lockson::{Client, Lock, RedLock};
-use lockson_harness::proxy::{Direction, Scope, Then, When};
-use lockson_harness::{Peer, RedisServer, Ticket, eventually};
-
-use crate::support::faults::Rig;
-use crate::support::{SCHEDULING, SOON, channel, client, encode, fresh, joined, ms, open_peer, prefixed, timed};
+use crate::support::encode;
+use crate::support::prelude::*;
 
 /// The shares of two processes in one lock: grants, and the longest wait of any thread in milliseconds.
 struct Fight {

@@ -1,20 +1,11 @@
 //! The special property of the spin lock: no messages; waiters ask again after pauses.
 
 use std::panic::catch_unwind;
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
-use crossbeam_channel::unbounded;
-use lockson::{Backoff, Cancel, Client, ErrorKind};
-use lockson_harness::proxy::{NewConnections, Proxy, Scope};
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
+use lockson::Backoff;
 
-use crate::support::{
-    GRACE, SCHEDULING, SOON, STANDSTILLS, alone, client, elsewhere, fields, fresh, handed_over, joined, kind_of, ms,
-    timed,
-};
+use crate::support::handed_over;
+use crate::support::prelude::*;
 
 #[test]
 fn spin_waiters_neither_listen_nor_get_messages() {

@@ -1,14 +1,10 @@
 //! The special properties of the token lock: one value under the key, its options, its neighbours.
 
 use std::panic::catch_unwind;
-use std::thread;
-use std::time::Duration;
 
-use lockson::{Backoff, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::RedisServer;
+use lockson::Backoff;
 
-use crate::support::faults::STANDSTILLS;
-use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, timed, ttl_ms};
+use crate::support::prelude::*;
 
 #[track_caller]
 pub(super) fn value(server: &RedisServer, name: &str) -> Option<String> {

@@ -3,14 +3,9 @@
 
 mod peer;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use lockson::{Client, ErrorKind, Guard, Lock, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, kind_of, ms, timed, ttl_ms};
 use peer::{Peer, value};
+
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make interop"]

@@ -1,14 +1,7 @@
 //! The token lock of users who may run no scripts: taken with a lease, and released as a whole.
 
-use std::thread;
-
-use lockson::{Client, ErrorKind, Guard, Lock, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::proxy::{Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::token::{is_lost_to_others, value};
-use crate::support::faults::Rig;
-use crate::support::{SOON, brisk_client, client, elsewhere, fresh, joined, kind_of, ms, ttl_ms};
+use crate::support::prelude::*;
 
 fn without_lease(client: &Client, name: &str, form: ReleaseBy) -> Lock {
     client.get_token_lock_with(name, TokenOptions::new().with_release_by(form))

@@ -1,14 +1,11 @@
 //! The calls of users of locks, each with the rights under test.
 
 use std::fmt;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Cancel, Error, ErrorKind, Lock, Result as LockResult};
-use lockson_harness::proxy::{Fate, When};
+use lockson::Result as LockResult;
 
 use super::stage::{Stage, Turn};
-use crate::support::{Events, SOON, joined, ms, prefixed};
+use crate::support::prelude::*;
 
 /// A promise about a lock.
 pub(crate) struct Deed {

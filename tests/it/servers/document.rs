@@ -1,9 +1,8 @@
 //! The parts of `docs/operations.md` that these tests read or write.
 
-use std::path::{Path, PathBuf};
-use std::{env, fs};
+use std::env;
 
-use parking_lot::Mutex;
+use crate::support::prelude::*;
 
 /// The whole document.
 pub(crate) fn text() -> String {

@@ -9,7 +9,7 @@ mod settings;
 use std::error::Error as _;
 use std::fmt::Write;
 
-use lockson::{Client, Error, ErrorKind};
+use crate::support::prelude::*;
 
 /// A situation, and the required words of its error.
 struct Row {

@@ -3,13 +3,10 @@
 mod redis_cli;
 mod scenes;
 
-use std::fs;
-use std::path::Path;
-
 use redis_cli::{lines_of, words_of};
 use scenes::{House, Place, SCENES, Scene};
 
-use crate::support::at_once;
+use crate::support::prelude::*;
 
 /// A block of commands and their answers.
 #[derive(Debug)]

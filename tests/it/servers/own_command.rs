@@ -1,10 +1,7 @@
 //! The server's own command that compares and deletes, on the servers with such a command.
 
-use lockson::{Client, ErrorKind, Lock, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::RedisServer;
-
 use super::{Version, versions};
-use crate::support::{SOON, brisk, kind_of, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn the_servers_own_command_opens_only_the_lock_of_its_holder() {

@@ -1,14 +1,10 @@
 //! The table of refusals: the answer of each version to each call, as in `docs/operations.md`.
 
-use std::collections::BTreeMap;
-
-use lockson::ErrorKind;
-use parking_lot::Mutex;
-
 use super::scene::Way;
 use super::table::{Row, Table};
 use super::{Version, document, versions, ways, ways_cluster, ways_login};
 use crate::faults::answers::{ACQUIRES, Answer, Answers, is_word_of};
+use crate::support::prelude::*;
 use crate::support::some_at_once;
 
 #[test]

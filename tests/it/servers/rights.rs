@@ -1,17 +1,12 @@
 //! The least rights of a user of each kind of lock: the lines in `docs/operations.md` are enough, and least.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use lockson::{Guard, Lock};
-use lockson_harness::proxy::{Fate, Then};
-use parking_lot::Mutex;
-
 use super::deeds::{ANEW, Deed, LEAVING, Outcome, told, wait_for, within};
 use super::stage::{House, LATE, Stage, Turn};
 use super::table::{Row, Table};
 use super::users::{USERS, User};
 use super::{Version, document, versions};
-use crate::support::{SOON, some_at_once};
+use crate::support::prelude::*;
+use crate::support::some_at_once;
 
 /// By user, right and version: the letters of the deeds that fail without the right.
 type Seen = BTreeMap<(&'static str, String), BTreeMap<String, String>>;

@@ -2,14 +2,9 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-use lockson::{Client, ClientBuilder};
-use lockson_harness::proxy::Scope;
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
-
 use super::Version;
 use crate::faults::answers::{Answers, NEWCOMER, PATIENCE, Trouble};
-use crate::support::faults::{Rig, SOON};
+use crate::support::prelude::*;
 
 /// One way in which a server refuses.
 pub(crate) struct Way {

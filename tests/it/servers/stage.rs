@@ -1,18 +1,11 @@
 //! The place where users with few rights act: a server, its users, and several deeds at once.
 
-use std::fs;
-use std::path::Path;
-use std::thread;
-
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use lockson::{Client, ClientBuilder, Lock};
-use lockson_harness::proxy::When;
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::deeds::{Deed, Outcome, PASSWORD};
 use super::users::User;
 use super::{Version, own_command};
-use crate::support::faults::Rig;
-use crate::support::{SOON, TICK, joined, ms};
+use crate::support::prelude::*;
 
 /// The outcome of a waiter that was not woken.
 pub(crate) const LATE: &str = "up to a second late";

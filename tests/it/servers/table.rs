@@ -1,7 +1,8 @@
 //! A table in Markdown whose cells give the result of most versions, and the versions with other results.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
+
+use crate::support::prelude::*;
 
 /// The observations: for each row, and each version, one text for each column; none where nothing was tested.
 #[derive(Debug, Default)]

@@ -1,11 +1,10 @@
 //! A user of one kind of lock, as in the lines of rights in `docs/operations.md`.
 
-use lockson::{Client, Lock, ReleaseBy, TokenOptions};
-
 use super::deeds::{Deed, ONCE_PER, QUEUEING, SHARED, STEPPING_DOWN, USUAL};
 use super::own_command;
 use super::{Version, document};
-use crate::support::{SOON, channel, read_write_channel};
+use crate::support::prelude::*;
+use crate::support::read_write_channel;
 
 /// The locks that a user takes, and the promises about these locks.
 pub(crate) struct User {

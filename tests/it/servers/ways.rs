@@ -1,12 +1,7 @@
 //! How a server starts to refuse while its clients stay connected.
 
-use std::time::Duration;
-use std::{fs, thread};
-
-use lockson_harness::eventually;
-
 use super::scene::{Login, PLAIN, Scene, Way, refuses};
-use crate::support::faults::SOON;
+use crate::support::prelude::*;
 
 pub(crate) const OOM: Way = Way {
     word: "OOM",

@@ -1,10 +1,7 @@
 //! How a server refuses as a member of a cluster, when `HELLO` has not revealed the cluster.
 
-use std::time::Duration;
-
-use lockson_harness::{RedisServer, eventually};
-
 use super::scene::{PLAIN, Scene, Way};
+use crate::support::prelude::*;
 
 pub(crate) const CLUSTERDOWN: Way = Way {
     word: "CLUSTERDOWN",

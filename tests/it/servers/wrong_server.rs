@@ -1,16 +1,9 @@
 //! Servers that cannot keep a lock, and URLs whose login or database is a mistake.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::thread;
 
-use lockson::{Client, ErrorKind};
-use lockson_harness::proxy::{Then, When};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::faults::{PATIENCE, Rig, SOON, timed};
-use crate::support::{fields, kind_of, ms};
+use crate::support::prelude::*;
 
 /// A server program that runs as a Sentinel.
 fn sentinel_program() -> PathBuf {

@@ -1,16 +1,13 @@
 //! Nothing grows: threads, descriptors, connections, channels, keys, memory.
 
 use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
 
-use lockson::Client;
-use lockson_harness::{RedisServer, descriptors_of, eventually, threads_of};
+use lockson_harness::{descriptors_of, threads_of};
 
 use crate::HEAP;
 use crate::campaign::Campaign;
-use crate::support::{Random, SOON, TICK, TTL, joined, ms};
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make soak"]

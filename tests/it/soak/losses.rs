@@ -1,11 +1,8 @@
 //! Every holder that loses a lock learns of the loss in time, in every one of a thousand trials.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
 use crate::campaign::Campaign;
 use crate::faults::loss::{FAULTS, Trials, told_in_time};
-use crate::support::ms;
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make soak"]

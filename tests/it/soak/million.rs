@@ -1,14 +1,8 @@
 //! A million locks held at once in one process, each renewed in time.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, OwnedGuard};
-use lockson_harness::RedisServer;
-
 use crate::HEAP;
 use crate::campaign::Campaign;
-use crate::support::joined;
+use crate::support::prelude::*;
 
 /// In a sample each client holds as many as it can take in the time.
 #[test]

@@ -1,14 +1,10 @@
 //! Faults, kills and crowds, over and over, each time by another seed.
 
-use lockson::Guard;
-use lockson_harness::proxy::{Then, When};
-
 use crate::campaign::Campaign;
 use crate::faults::processes::kills;
 use crate::faults::storms::chaos;
 use crate::kinds::fair::crowds::no_waiter_is_overtaken;
-use crate::support::faults::Rig;
-use crate::support::{Random, ms};
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make soak"]

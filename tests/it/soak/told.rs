@@ -2,16 +2,12 @@
 
 use std::fmt::Write;
 use std::sync::mpsc::{Receiver, channel as pipe};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, Lock, OwnedGuard};
-use lockson_harness::{RedisServer, eventually};
 use redis::Connection;
 
 use crate::campaign::Campaign;
 use crate::support::kinds::{OfName, WATCHED};
-use crate::support::{SOON, alone, channel, fresh, joined, ms};
+use crate::support::prelude::*;
 
 const HOLDS: usize = 10_000;
 const TRIALS: usize = 1_000;

@@ -1,10 +1,9 @@
 //! A lock that threads keep busy.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::{self, Scope};
-use std::time::Duration;
+use std::sync::atomic::AtomicU32;
+use std::thread::Scope;
 
-use lockson::Lock;
+use crate::support::prelude::*;
 
 /// A lock that threads take, hold for a while, give back, and take again at once, until [`end`](Self::end).
 pub(crate) struct Busy {

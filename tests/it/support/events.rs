@@ -1,14 +1,13 @@
 //! Every event of a client, in words.
 
 use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use lockson::{
-    Error, LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed, RenewalFailed,
+    LockAbandoned, LockAcquired, LockLost, LockReleased, LocksRenewed, Observer, ReleaseFailed, RenewalFailed,
     ServerRecovered, ServerTrouble, TakeEnded, WaitGivenUp, WaitStarted,
 };
-use parking_lot::Mutex;
+
+use crate::support::prelude::*;
 
 /// Records all events, in the order of arrival, and may act at each.
 #[derive(Clone, Default)]

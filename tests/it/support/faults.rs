@@ -1,14 +1,8 @@
 //! The shared parts of the fault tests: a server behind a proxy, clients with short limits, names of scripts.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
-use lockson::{Client, ClientBuilder};
-use lockson_harness::proxy::{Fate, Proxy, Request, When};
-use lockson_harness::{RedisServer, eventually};
-
-pub(crate) use crate::support::{SCHEDULING, SOON, STANDSTILLS, ms, timed};
+use crate::support::prelude::*;
 
 /// A server, of its own or the shared one, and a proxy in front of the server.
 pub(crate) struct Rig<S = RedisServer> {

@@ -1,6 +1,6 @@
 //! The lock of a name, kind by kind, for the tables of tests.
 
-use lockson::{Client, Lock};
+use crate::support::prelude::*;
 
 /// The lock of this name, of one kind.
 pub(crate) type OfName = fn(&Client, &str) -> Lock;

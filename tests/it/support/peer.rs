@@ -1,12 +1,11 @@
 //! A peer process, commanded in the words of `tests/interop/redisson/PROTOCOL.md`.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use lockson_harness::Peer;
 
 use super::program::built;
+use crate::support::prelude::*;
 
 /// Starts the peer in Rust and opens client 0 with these options.
 pub(crate) fn open_peer(options: &str) -> Peer {

@@ -1,8 +1,8 @@
 //! Programs of this workspace that a test starts.
 
-use std::path::{Path, PathBuf};
-
 use lockson_harness::cargo;
+
+use crate::support::prelude::*;
 
 /// Builds targets from the present sources, with the profile of the running test. Returns the folder of the programs.
 pub(crate) fn built(command: &str, targets: &[&str]) -> PathBuf {

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::{Add, Div, Mul};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+
+use crate::support::prelude::*;
 
 /// An allowance for a busy machine: a second, and the time for which this machine has just stood still. A machine that
 /// stands still says nothing about the library, however long it does; a quiet machine gets no more than the second.

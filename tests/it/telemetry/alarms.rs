@@ -1,20 +1,15 @@
 //! The alarms of `docs/alarms.yml` in a real Prometheus, which scrapes a program with real faults.
 
-use std::collections::BTreeSet;
+use std::env;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
 
 use ::metrics::set_global_recorder;
-use lockson_harness::proxy::{Then, When};
-use lockson_harness::{HelperProcess, eventually};
+use lockson_harness::HelperProcess;
 use lockson_telemetry::MetricsObserver;
 
 use super::recorder::Values;
-use crate::support::faults::Rig;
-use crate::support::{SOON, fresh, joined, ms};
+use crate::support::prelude::*;
 
 const RULES: &str = include_str!("../../../docs/alarms.yml");
 /// Longer than the wait of which `LocksonWaitsAreLong` tells.

@@ -5,7 +5,7 @@ use lockson_telemetry::MetricsObserver;
 
 use super::recorder::Values;
 use super::scene;
-use crate::support::{client, elsewhere, fresh};
+use crate::support::prelude::*;
 
 #[test]
 fn events_count_by_kind_and_outcome_and_never_by_name() {

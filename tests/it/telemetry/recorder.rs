@@ -1,12 +1,10 @@
 //! A recorder of the crate `metrics` that keeps all values.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use ::metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use parking_lot::Mutex;
+
+use crate::support::prelude::*;
 
 /// The values of each metric, by its name and labels.
 #[derive(Clone, Default)]

@@ -1,23 +1,17 @@
 //! The spans and events of the crate `tracing`.
 
-use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::OnceLock;
 
 use ::tracing::field::{Field, Visit};
 use ::tracing::span::{Attributes, Id, Record};
 use ::tracing::subscriber::set_global_default;
 use ::tracing::{Event, Metadata, Subscriber};
-use lockson::{Client, Lock, LockAcquired, Loss, Observer};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
+use lockson::{LockAcquired, Observer};
 use lockson_telemetry::TracingObserver;
-use parking_lot::Mutex;
 
 use super::scene;
-use crate::support::faults::Rig;
-use crate::support::{SOON, fresh, ms};
+use crate::support::prelude::*;
 
 /// Every event and every closed span of Lockson, as a line.
 #[derive(Clone, Default)]

@@ -13,10 +13,7 @@ mod routing;
 mod scanning;
 mod slow;
 
-use lockson_harness::proxy::Proxy;
-use lockson_harness::{RedisCluster, RedisServer, eventually};
-
-use crate::support::SOON;
+use crate::support::prelude::*;
 
 /// A proxy in front of each node, which the nodes announce in place of themselves.
 fn proxies_of(cluster: &RedisCluster) -> Vec<Proxy> {

@@ -1,18 +1,12 @@
 //! Credentials that a provider gives at each connect: rotation, refusals, and providers that fail.
 
 use std::error::Error as StdError;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use crossbeam_channel::bounded;
-use lockson::{Client, ClientBuilder, Credentials, Error, ErrorKind, Login};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Proxy, Request, Then, When};
-use lockson_harness::{RedisCluster, RedisServer, SentinelSet};
-use parking_lot::Mutex;
+use lockson::{Credentials, Login};
+use lockson_harness::SentinelSet;
 
-use crate::support::{Events, SCHEDULING, SOON, TICK, TTL, at_once, channel, fresh, is_free, joined, ms, timed};
+use crate::support::prelude::*;
 
 /// What must appear in no text.
 const CANARY: &str = "canary";

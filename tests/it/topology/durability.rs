@@ -7,12 +7,11 @@ mod refused;
 mod renewed;
 mod scene;
 
-use std::time::Duration;
-
-use lockson::{Client, Durability, ErrorKind, Lock};
+use lockson::Durability;
 
 use self::scene::{Copied, WITHIN, one};
-use crate::support::{SCHEDULING, SOON, brisk, fields, fresh, kind_of, ms, timed};
+
+use crate::support::prelude::*;
 
 #[test]
 fn a_lock_without_its_replica_is_given_back() {

@@ -1,10 +1,6 @@
 //! `Client::examine`: what each server answers, within the time-out of a command.
 
-use lockson::{Client, ErrorKind};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, Then, When};
-
-use crate::support::{SCHEDULING, ms, timed};
+use crate::support::prelude::*;
 
 #[test]
 fn a_server_that_does_not_answer_costs_one_time_limit() {

@@ -2,13 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use crate::support::prelude::*;
 
 /// Passes bytes on to one server, late.
 pub(super) struct SlowLink {

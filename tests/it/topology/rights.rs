@@ -1,17 +1,12 @@
 //! The least rights of users on a Redis Cluster and at sentinels: the words in `docs/operations.md` are enough, and least.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, Guard, Lock, ReleaseBy, TokenOptions};
-use lockson_harness::{RedisCluster, SentinelSet, slot_of};
-use parking_lot::Mutex;
+use lockson_harness::SentinelSet;
 
 use crate::servers::deeds::{told, within};
 use crate::servers::rights::documented_words;
 use crate::support::kinds::{self, OfName};
-use crate::support::{SOON, TICK, joined, ms, some_at_once};
+use crate::support::prelude::*;
+use crate::support::some_at_once;
 
 type Outcome = Result<(), String>;
 

@@ -2,13 +2,9 @@
 
 mod fail_overs;
 
-use std::thread;
-use std::time::{Duration, Instant};
+use lockson_harness::SentinelSet;
 
-use lockson::{Client, ClientBuilder, ErrorKind};
-use lockson_harness::{RedisServer, SentinelSet, eventually};
-
-use crate::support::{SOON, STANDSTILLS, fresh, ms, timed};
+use crate::support::prelude::*;
 
 /// Locks of these clients live longer than any fail-over here.
 fn builder(url: &str) -> ClientBuilder {

@@ -1,14 +1,11 @@
 //! Clients behind slow links: sentinels and the nodes of a replicated set are reached again after a cut.
 
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, ClientBuilder};
-use lockson_harness::{RedisServer, SentinelSet};
+use lockson_harness::SentinelSet;
 
 use super::link::SlowLink;
-use crate::support::{STANDSTILLS, fresh, ms};
+use crate::support::prelude::*;
 
 /// Cuts the links to these servers for a second, and has a lock soon after the end of the cut.
 fn comes_back(servers: &[SocketAddr], master: &RedisServer, builder: &(impl Fn(&str) -> ClientBuilder + Sync)) {

@@ -5,8 +5,10 @@ mod once;
 mod rotated;
 mod verified;
 
-use lockson::{Client, ClientBuilder, Tls};
-use lockson_harness::{Authority, Proxy, RedisServer};
+use lockson::Tls;
+use lockson_harness::{Authority, Proxy};
+
+use crate::support::prelude::*;
 
 /// A server with a port for TLS, and the authority of its certificate.
 struct Secured {

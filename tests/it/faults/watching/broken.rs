@@ -1,15 +1,7 @@
 //! A broken connection puts every hold of its server in question, and watched holds are watched again.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::Loss;
-use lockson_harness::proxy::{Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{AT_ONCE, all_are_told, patient_scene, watched};
-use crate::support::faults::{Rig, SCHEDULING};
-use crate::support::{SOON, alone, at_once, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_restart_without_data_is_told_within_a_second_of_its_end() {

@@ -1,15 +1,7 @@
 //! The cost of watching: nothing for short holds, and a bounded number of questions for busy keys.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, Loss};
-use lockson_harness::proxy::{Direction, Scope, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{AT_ONCE, patient, patient_scene};
-use crate::support::faults::Rig;
-use crate::support::{SOON, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn short_holds_cause_no_connection_and_no_question() {

@@ -1,12 +1,7 @@
 //! Where the server does not tell: today's bound, said once.
 
-use std::thread;
-
-use lockson::{Client, Loss};
-use lockson_harness::{RedisServer, eventually};
-
 use super::watched;
-use crate::support::{Events, SOON, at_once, ms};
+use crate::support::prelude::*;
 
 /// The event of late told losses, at any port.
 const LATE: &str = "told late of 127.0.0.1";

@@ -1,15 +1,12 @@
 //! Crowds of threads and processes that come, give up and die at random: no waiter is ever overtaken.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Instant;
 
-use lockson_harness::{QueueWitness, RedisServer};
+use lockson_harness::QueueWitness;
 
 use super::{Queue, hasty_client};
 use crate::faults::other_process::{OtherProcess, crowd};
-use crate::support::{SOON, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn no_waiter_is_overtaken_while_others_leave_and_die() {

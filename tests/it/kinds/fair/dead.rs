@@ -1,12 +1,7 @@
 //! Dead waiters: the delay for the waiters behind, and no needless requests meanwhile.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson_harness::RedisServer;
-
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms, throughout};
-use crate::support::{SCHEDULING, SOON, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn waiters_behind_a_dead_head_ask_rarely() {

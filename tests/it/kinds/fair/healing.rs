@@ -1,12 +1,7 @@
 //! The lock goes on after any damage to the queue's keys.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson_harness::RedisServer;
-
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
-use crate::support::{SCHEDULING, at_once, client, fresh, joined, ms, ttl_ms};
+use crate::support::prelude::*;
 
 /// Damages the queue of these owners.
 type Spoil = fn(Queue<'_>, &[String]);

@@ -1,14 +1,9 @@
 //! Beside a client that runs Redisson's scripts, by the wire document: one queue, one order.
 
-use std::thread;
-
-use lockson::{Cancel, Client};
-use lockson_harness::{RedisServer, eventually};
-
 use super::java_client::{Java, heard};
 use super::silent::{ask, give_up, release};
 use super::{PATIENCE, Queue, hasty_client, now_ms};
-use crate::support::{SCHEDULING, SOON, fresh, joined, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_waiter_behind_an_old_one_of_java_keeps_its_place() {

@@ -1,9 +1,7 @@
 //! A Java client as Redis sees one: the requests of Redisson's fair lock.
 
-use lockson_harness::RedisServer;
-
 use super::now_ms;
-use crate::support::SOON;
+use crate::support::prelude::*;
 
 /// One thread of a Java client, as Redis sees the thread.
 pub(super) struct Java<'a> {

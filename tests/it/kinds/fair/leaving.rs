@@ -1,14 +1,7 @@
 //! Waiters that give up leave nothing behind, and pass a received wake-up on.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Cancel, Client, ErrorKind};
-use lockson_harness::proxy::{Direction, Proxy, Request, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{Queue, hasty_client, leave};
-use crate::support::{GRACE, SCHEDULING, SOON, at_once, client, fresh, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 #[test]
 fn a_wait_that_ends_by_time_or_by_a_cancel_leaves_no_entry() {

@@ -1,13 +1,8 @@
 //! Waiters are served in the order of arrival, across threads, clients and processes.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson_harness::{RedisServer, eventually};
-
 use super::{Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SOON, client, fields, fresh, joined, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn waiters_of_several_processes_get_in_in_the_order_they_came() {

@@ -1,16 +1,9 @@
 //! Waiters that are silent for their patience are removed together, and a request costs the same in a long queue.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::Client;
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
-
 use super::java_client::{Java, heard};
 use super::{PATIENCE, Queue, hasty_client, leave, now_ms};
 use crate::faults::other_process::OtherProcess;
-use crate::support::{SCHEDULING, SOON, fresh, joined, ms, timed};
+use crate::support::prelude::*;
 
 const PATIENCE_MS: i64 = 2_000;
 const PATIENCE_TEXT: &str = "2000";

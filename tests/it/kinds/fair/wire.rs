@@ -1,13 +1,7 @@
 //! The state in Redis is Redisson's, byte for byte.
 
-use std::thread;
-
-use lockson::Client;
-use lockson_harness::proxy::{Proxy, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{Queue, leave, now_ms};
-use crate::support::{SOON, channel, client, fields, fresh, joined, ms, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn the_hash_the_list_and_the_sorted_set_are_redissons() {

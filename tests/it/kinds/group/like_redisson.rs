@@ -1,15 +1,6 @@
 //! The promises that Redisson's tests make for `getMultiLock(group, values)`, and those that its script breaks.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{ErrorKind, Lock, Loss};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{
-    SOON, STANDSTILLS, TTL, brisk, brisk_client, client, elsewhere, fields, fresh, is_free, joined, kind_of, median,
-    ms, timed, ttl_ms,
-};
+use crate::support::prelude::*;
 
 const PAIR: [&str; 2] = ["student:001", "student:002"];
 

@@ -1,12 +1,6 @@
 //! The rights of a user of group locks.
 
-use std::fs;
-use std::thread;
-
-use lockson::{Client, Lock};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SOON, at_once, joined, ms};
+use crate::support::prelude::*;
 
 const ACQUIRE: &str = include_str!("../../../../lua/group/acquire.lua");
 const REENTER: &str = include_str!("../../../../lua/group/reenter.lua");

@@ -1,12 +1,9 @@
 //! Questions about locks on a server in trouble, and about data without end.
 
-use lockson::{Client, ErrorKind, Inspection};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Then, When};
+use lockson::Inspection;
 
 use super::{JAVA, only};
-use crate::support::alone;
-use crate::support::faults::Rig;
+use crate::support::prelude::*;
 
 fn lists() -> When {
     When::command("CLIENT").containing("LIST").always()

@@ -1,14 +1,7 @@
 //! Groups over several clients and servers: one of them closes, is down, or stands still.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::{Client, ErrorKind, Lock, Loss};
-use lockson_harness::{RedisServer, eventually};
-
 use super::names;
-use crate::support::faults::PATIENCE;
-use crate::support::{SCHEDULING, SOON, at_once, brisk_client, client, fields, is_free, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 /// Two servers, a client of each with short limits, and a lock of each.
 struct Pair {

@@ -1,14 +1,9 @@
 //! The hold on several locks: re-entry, loss, release, extension, leases.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, ErrorKind, Lock, Loss};
-use lockson_harness::{RedisServer, eventually};
-
 use super::names;
 use crate::support::kinds::WATCHED;
-use crate::support::{SOON, client, elsewhere, fields, is_free, kind_of, listeners, ms, timed, ttl_ms};
+use crate::support::listeners;
+use crate::support::prelude::*;
 
 pub(super) fn multi<const N: usize>(client: &Client, names: &[String; N]) -> Lock {
     Lock::multi(names.each_ref().map(|name| client.get_lock(name)))

@@ -1,14 +1,10 @@
 //! Long waits for several locks: beside long queues, and through a stop of the process.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, Lock};
 use lockson_harness::percent::encode_all;
-use lockson_harness::{RedisServer, eventually};
 
 use super::names;
-use crate::support::{Busy, SOON, client, encode, listeners, ms, open_peer};
+use crate::support::prelude::*;
+use crate::support::{Busy, encode, listeners};
 
 type MakeLock = fn(&Client, &str) -> Lock;
 

@@ -1,19 +1,13 @@
 //! The rounds of a take: the lock a caller waits for, the locks a waiter holds, and the keys that failed rounds leave.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::Duration;
+use std::sync::Barrier;
 
-use lockson::{Backoff, Cancel, Client, ErrorKind, Lock};
-use lockson_harness::proxy::{NewConnections, Proxy, Request, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
+use lockson::Backoff;
 
 use super::names;
-use crate::support::{
-    Busy, SCHEDULING, SOON, alone, channel, client, fields, is_free, joined, kind_of, listeners, ms, timed, ttl_ms,
-};
+use crate::support::prelude::*;
+use crate::support::{Busy, listeners};
 
 fn plain(client: &Client, names: &[&String]) -> Lock {
     Lock::multi(names.iter().map(|name| client.get_lock(name)))

@@ -1,13 +1,8 @@
 //! What events and lists tell of a group.
 
-use std::thread;
-
-use lockson::{Guard, Lock};
-use lockson_harness::{RedisServer, eventually};
-
 use super::holds::{assert_all_free, multi};
 use super::names;
-use crate::support::{Events, SOON, brisk, client, joined, ms};
+use crate::support::prelude::*;
 
 type Told = (String, Option<String>);
 

@@ -1,13 +1,9 @@
 //! The numbers of permits, leases by id, releases by id, reclaims.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{ErrorKind, Loss, PermitId};
-use lockson_harness::{RedisServer, eventually};
+use lockson::PermitId;
 
 use super::{free, semaphore, taken, taken_key};
-use crate::support::{SOON, client, fresh, joined, kind_of, median, ms, prefixed};
+use crate::support::prelude::*;
 
 #[test]
 fn a_semaphore_that_does_not_exist_has_no_permits() {

@@ -1,14 +1,10 @@
 //! Permits are taken and given back once, wherever the network breaks, also where nothing can be fenced.
 
-use std::thread;
-
-use lockson::{ErrorKind, ExpiringPermits};
-use lockson_harness::eventually;
-use lockson_harness::proxy::Then;
+use lockson::ExpiringPermits;
 
 use crate::faults::exactly_once::{at_every_byte, faults, lengths};
-use crate::support::faults::{Rig, fences, rig_without_fences, without_fences};
-use crate::support::{SOON, kind_of, ms};
+use crate::support::faults::{fences, rig_without_fences, without_fences};
+use crate::support::prelude::*;
 
 const ACQUIRE: &str = include_str!("../../../../lua/permits/acquire.lua");
 const RELEASE: &str = include_str!("../../../../lua/permits/release.lua");

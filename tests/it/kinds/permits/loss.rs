@@ -1,15 +1,9 @@
 //! Permits that end before they are given back: the holder is told, and no permit is invented.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ErrorKind, ExpiringPermits, Loss};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
+use lockson::ExpiringPermits;
 
 use super::{free, taken, taken_key};
-use crate::support::faults::Rig;
-use crate::support::{SOON, TICK, TTL, at_once, joined, kind_of};
+use crate::support::prelude::*;
 
 /// The ways to lose permits.
 const ENDS: [(&str, &[&str]); 4] = [

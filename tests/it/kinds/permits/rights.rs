@@ -1,9 +1,6 @@
 //! The rights that the operations guide lists for expiring permits and for elections are enough.
 
-use lockson::{Client, ErrorKind, Loss};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SOON, brisk, kind_of, ms};
+use crate::support::prelude::*;
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 

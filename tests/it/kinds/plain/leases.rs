@@ -1,14 +1,6 @@
 //! Nesting and renewal never shorten a lease, and an ended inner lease does not outlive its guard.
 
-use std::thread;
-use std::time::Instant;
-
-use lockson::{Guard, Loss};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{
-    GRACE, SCHEDULING, SOON, TICK, TTL, brisk_client, client, elsewhere, fresh, joined, ms, timed, ttl_ms,
-};
+use crate::support::prelude::*;
 
 const HOUR: i64 = 3_600_000;
 

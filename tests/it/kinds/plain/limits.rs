@@ -1,14 +1,8 @@
 //! The cost of a client: connections, threads, channels, keys.
 
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use lockson_harness::{Peer, thread_names_of};
 
-use lockson::Client;
-use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{Peer, RedisServer, eventually, thread_names_of};
-
-use crate::support::{SOON, alone, channel, fresh, ms, open_peer};
+use crate::support::prelude::*;
 
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_to_one() {

@@ -1,12 +1,6 @@
 //! Two requests at once about one hold: in any order in Redis, the client never believes in too long a hold.
 
-use std::thread;
-
-use lockson::{Client, ErrorKind, Loss};
-use lockson_harness::RedisServer;
-use lockson_harness::proxy::{Proxy, Then, When};
-
-use crate::support::{GRACE, SCHEDULING, SOON, elsewhere, fields, fresh, joined, kind_of, ms, ttl_ms};
+use crate::support::prelude::*;
 
 /// A client behind a proxy, and a server that knows every script: rules never hit the loading of a script.
 fn rig() -> (Proxy, Client) {

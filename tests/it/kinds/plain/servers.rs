@@ -1,11 +1,6 @@
 //! Ways to reach a server: protocols, sockets, databases, credentials, names.
 
-use std::thread;
-
-use lockson::{Client, ErrorKind};
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SOON, at_once, channel, fields, fresh, joined, kind_of, ms};
+use crate::support::prelude::*;
 
 /// Sends every request once: take, re-enter, query, renew, wait, wake, force.
 #[track_caller]

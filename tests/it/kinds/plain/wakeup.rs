@@ -1,11 +1,7 @@
 //! Messages are hints: the permitted and the forbidden effects of a message on a waiter.
 
-use std::thread;
-
-use lockson::Client;
-use lockson_harness::{RedisServer, eventually};
-
-use crate::support::{SOON, channel, client, fresh, joined, listeners, ms};
+use crate::support::listeners;
+use crate::support::prelude::*;
 
 #[test]
 fn stray_messages_grant_nothing_and_end_no_wait() {

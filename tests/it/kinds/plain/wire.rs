@@ -1,12 +1,8 @@
 //! The state in Redis is Redisson's, byte for byte.
 
-use std::time::Duration;
-
-use lockson::ErrorKind;
-use lockson_harness::{RedisServer, eventually};
 use redis::PubSub;
 
-use crate::support::{SOON, STANDSTILLS, channel, client, fields, fresh, joined, kind_of, median, ms, timed, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn the_key_is_a_hash_of_one_owner_and_its_count() {

@@ -1,14 +1,7 @@
 //! The lease of each side: no release cuts another hold's lease, and a dead holder blocks nobody for long.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, Guard, Lock};
-use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
-use super::{hold_key, is_free, sides, state};
-use crate::support::{SCHEDULING, SOON, TTL, brisk_client, client, fresh, joined, ms, timed, ttl_ms};
+use super::{hold_key, sides, state};
+use crate::support::prelude::*;
 
 #[test]
 fn a_leaving_reader_leaves_the_longest_ttl_of_the_others() {

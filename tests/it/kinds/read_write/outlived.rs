@@ -1,11 +1,7 @@
 //! A reader that outlived its own key.
 
-use std::time::Duration;
-
-use lockson_harness::{RedisServer, eventually};
-
-use super::{hold_key, is_free, sides};
-use crate::support::{SOON, at_once, brisk_client, client, fresh, ms, ttl_ms};
+use super::{hold_key, sides};
+use crate::support::prelude::*;
 
 #[test]
 fn a_renewal_makes_a_reader_s_own_key_anew() {

@@ -1,14 +1,9 @@
 //! Many readers or one writer, and the change from each side to the other.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicI64;
 
-use lockson::{Client, ErrorKind};
-use lockson_harness::{RedisServer, eventually};
-
-use super::{channel, is_free, sides};
-use crate::support::{SCHEDULING, SOON, client, elsewhere, fresh, joined, kind_of, ms, timed};
+use super::{channel, sides};
+use crate::support::prelude::*;
 
 #[test]
 fn a_writer_may_read_and_reads_on_when_it_stops_writing() {

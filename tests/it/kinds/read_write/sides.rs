@@ -1,12 +1,8 @@
 //! Two sides of one hold: counts, questions, losses, and other kinds of lock of the same name.
 
-use lockson::{Client, ErrorKind, Guard, Lock, Loss};
-use lockson_harness::RedisServer;
-
-use super::{hold_key, is, is_free, sides, state};
+use super::{hold_key, is, sides, state};
 use crate::faults::other_process::lock_of;
-use crate::support::faults::Rig;
-use crate::support::{SOON, TTL, brisk_client, client, elsewhere, fresh, kind_of, ms, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn guards_of_both_sides_may_be_dropped_in_any_order() {

@@ -1,10 +1,7 @@
 //! The state in Redis is Redisson's, byte for byte.
 
-use lockson::Client;
-use lockson_harness::RedisServer;
-
 use super::{channel, hold_key, is, sides, state};
-use crate::support::{alone, client, fresh, ms, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn a_reader_is_a_field_and_a_key_for_each_of_its_holds() {

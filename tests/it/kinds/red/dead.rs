@@ -1,14 +1,8 @@
 //! Servers that are dead, stopped or mute while a red lock is taken, re-entered, extended and released.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ErrorKind, Guard, Lock};
-use lockson_harness::proxy::{Direction, Proxy, Scope, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{NODE, Nodes, red};
-use crate::support::{SCHEDULING, SOON, STANDSTILLS, fresh, handed_over, median, ms, timed};
+use crate::support::handed_over;
+use crate::support::prelude::*;
 
 #[test]
 fn stopped_servers_cost_one_timeout_once() {

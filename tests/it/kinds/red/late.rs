@@ -1,15 +1,9 @@
 //! Answers and requests that come after the node time-out.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, ErrorKind};
-use lockson_harness::proxy::{NewConnections, Proxy, RuleHandle, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
+use lockson_harness::proxy::RuleHandle;
 
 use super::red;
-use crate::support::{SCHEDULING, SOON, at_once, fresh, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 struct Scene {
     servers: [RedisServer; 3],

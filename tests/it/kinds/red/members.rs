@@ -1,13 +1,9 @@
 //! The members of a red lock: their kinds, their number, their losses and their clients.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Cancel, Client, ErrorKind, Lock, Loss, RedLock};
-use lockson_harness::{RedisServer, eventually};
+use lockson::RedLock;
 
 use super::{NODE, Nodes, red};
-use crate::support::{Events, SCHEDULING, SOON, TTL, brisk, elsewhere, fresh, joined, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 type Make = fn(&Client) -> Lock;
 

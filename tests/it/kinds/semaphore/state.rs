@@ -1,13 +1,7 @@
 //! What a semaphore is in Redis: one counter, its time to live, and nothing that is invented.
 
-use std::thread;
-
-use lockson::{ErrorKind, Loss};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{free, semaphore_with};
-use crate::support::faults::Rig;
-use crate::support::{SOON, alone, at_once, client, fresh, joined, kind_of, ms, prefixed, ttl_ms};
+use crate::support::prelude::*;
 
 #[test]
 fn the_counter_is_the_whole_state() {

@@ -1,22 +1,12 @@
 //! Waiters of a semaphore: the waiter that a message wakes, the number of questions, and the ends of a wait.
 
+use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{
-    Cancel, Client, ErrorKind, ExpiringPermits, LockKind, Observer, PermitExpirableSemaphore, Permits, Semaphore,
-    WaitLasts,
-};
-use lockson_harness::proxy::Then;
-use lockson_harness::{RedisServer, eventually};
+use lockson::{ExpiringPermits, LockKind, Observer, PermitExpirableSemaphore, Permits, Semaphore, WaitLasts};
 
 use super::{free, semaphore_with};
-use crate::support::faults::Rig;
-use crate::support::{
-    Events, SCHEDULING, SOON, STANDSTILLS, alone, at_once, client, fresh, joined, kind_of, median, ms, prefixed, timed,
-};
+use crate::support::prelude::*;
 
 /// Waits until so many threads of the client sleep.
 fn wait_for_waiters(client: &Client, waiters: usize) {

@@ -1,11 +1,8 @@
 //! One foreign lock library in a separate process.
 
-use std::path::Path;
-use std::time::Duration;
+use lockson_harness::HelperProcess;
 
-use lockson_harness::{HelperProcess, RedisServer};
-
-use crate::support::SOON;
+use crate::support::prelude::*;
 
 /// A lock library that was started for one lock of the shared server.
 pub(super) struct Peer {

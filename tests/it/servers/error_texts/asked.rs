@@ -1,15 +1,7 @@
 //! Requests that a server refuses or leaves without an answer, and calls that cannot succeed.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Cancel, Client, Error, ErrorKind, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::proxy::{Direction, NewConnections, Scope, Then, When};
-use lockson_harness::{RedisServer, eventually};
-
 use super::{CANARY, LIMIT, Row};
-use crate::support::faults::{Rig, SOON};
-use crate::support::{Events, alone};
+use crate::support::prelude::*;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = refusals();

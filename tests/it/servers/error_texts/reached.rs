@@ -3,15 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::thread;
-
-use lockson::{Client, Error, ErrorKind};
-use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{RedisServer, eventually};
 
 use super::{CANARY, Row, no_client};
 use crate::servers::wrong_server::{cluster_node, sentinel};
-use crate::support::SOON;
+use crate::support::prelude::*;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = unreachable();

@@ -1,10 +1,7 @@
 //! URLs and settings that must be mistakes; no server is asked.
 
-use std::time::Duration;
-
-use lockson::{Client, ClientBuilder, Error, ErrorKind, Lock};
-
 use super::Row;
+use crate::support::prelude::*;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = urls();

@@ -1,7 +1,8 @@
 //! How `redis-cli` splits a command line into words, and how `redis-cli` prints an answer.
 
-use lockson_harness::RedisServer;
 use redis::Value;
+
+use crate::support::prelude::*;
 
 /// The words of a command line, by the rules of a shell.
 pub(crate) fn words_of(line: &str) -> Vec<String> {

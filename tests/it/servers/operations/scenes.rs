@@ -1,14 +1,9 @@
 //! The states in which the page's commands are tested, and the required effects.
 
-use std::thread;
-use std::time::Duration;
+use lockson::Hold;
+use lockson_harness::RedisServerBuilder;
 
-use lockson::{Client, ClientBuilder, Hold, Lock, Loss};
-use lockson_harness::proxy::When;
-use lockson_harness::{RedisServer, RedisServerBuilder, eventually};
-
-use crate::support::faults::Rig;
-use crate::support::{SOON, TICK, joined, ms, open_peer, prefixed, ttl_ms};
+use crate::support::prelude::*;
 
 /// A state of a lock, and the required effect of the commands.
 pub(crate) struct Scene {

@@ -1,14 +1,10 @@
 //! A client that closes while one member is mute: what it has at the other members is given back.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::{Client, Loss, Permits, Semaphore};
-use lockson_harness::proxy::{Direction, Proxy, RuleHandle, Scope, Then, When};
-use lockson_harness::{RedisCluster, RedisServer, eventually};
+use lockson::{Permits, Semaphore};
+use lockson_harness::proxy::RuleHandle;
 
 use super::proxies_of;
-use crate::support::{Events, SCHEDULING, SOON, fresh, joined, ms, timed};
+use crate::support::prelude::*;
 
 const LIMIT: Duration = ms(600);
 /// The master that falls silent.

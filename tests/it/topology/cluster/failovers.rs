@@ -1,17 +1,12 @@
 //! Masters that die: their replicas have the locks, waiters go on, and the holds at other masters are renewed.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, Guard};
-use lockson_harness::{RedisCluster, Witness, slot_of};
+use lockson_harness::Witness;
 
 use super::kinds::brisk;
 use crate::campaign::Campaign;
-
-use crate::support::{Events, SCHEDULING, SOON, fresh, joined, ms, timed};
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make topology"]
@@ -37,7 +32,7 @@ fn a_replica_has_the_locks_of_its_dead_master() {
     let scene = Scene::new();
     let waits = scene.fail_over(scene.cluster.masters()[0]);
     assert!(waits.iter().all(|wait| *wait < ms(2_000)), "{waits:?}");
-    lockson_harness::eventually(SOON, "who does not listen there tells it", || {
+    eventually(SOON, "who does not listen there tells it", || {
         scene.events.count_of("heard again") > 0
     });
 }
@@ -50,9 +45,9 @@ fn renewals_that_failed_go_on_at_the_new_master_and_say_so() {
     let master = cluster.node_of("kept");
     cluster.wait_until_synced(master);
     cluster.node(master).pause();
-    lockson_harness::eventually(SOON, "renewals fail", || events.count_of("not renewed") > 0);
+    eventually(SOON, "renewals fail", || events.count_of("not renewed") > 0);
     cluster.take_over(cluster.replicas_of(master)[0]);
-    lockson_harness::eventually(SOON, "the end is told", || events.outages().len() == 1);
+    eventually(SOON, "the end is told", || events.outages().len() == 1);
     assert!(guard.is_held());
     cluster.node(master).resume();
     guard.unlock().unwrap();
@@ -105,7 +100,7 @@ fn leave_hung(cluster: &RedisCluster, master: usize, threads: usize) -> Vec<Dura
                 }
             });
         }
-        lockson_harness::eventually(SOON, "all take", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 0));
+        eventually(SOON, "all take", || taken.iter().all(|taken| taken.load(Ordering::SeqCst) > 0));
         cluster.wait_until_synced(master);
         cluster.node(master).pause();
         // All wait for the hung master by now.
@@ -173,7 +168,7 @@ impl Scene {
                     })
                 })
                 .collect();
-            lockson_harness::eventually(SOON, "all wait", || self.waiter.waiting().len() == LOCKS);
+            eventually(SOON, "all wait", || self.waiter.waiting().len() == LOCKS);
             self.cluster.wait_until_synced(master);
             self.cluster.fail_over(master);
             assert!(held.iter().all(|guard| guard.is_held()), "the replica had every lock");

@@ -1,12 +1,10 @@
 //! A request without an answer, whose slot moves meanwhile, has its effect once.
 
-use lockson::{Client, Guard};
-use lockson_harness::proxy::{Fate, Proxy, RuleHandle, Then, When};
-use lockson_harness::{RedisCluster, eventually, slot_of};
+use lockson_harness::proxy::RuleHandle;
 
 use super::proxies_of;
 use crate::support::faults::fences;
-use crate::support::{SOON, fresh, ms};
+use crate::support::prelude::*;
 
 /// Two masters that the client reaches through proxies.
 struct Scene {

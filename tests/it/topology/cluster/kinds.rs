@@ -1,11 +1,6 @@
 //! Every kind of lock on one slot, and a client that renews its holds quickly.
 
-use std::time::Duration;
-
-use lockson::{Client, ClientBuilder, Lock};
-use lockson_harness::RedisCluster;
-
-use crate::support::ms;
+use crate::support::prelude::*;
 
 /// A kind, as the tests of a cluster see it.
 pub(super) struct Kind {

@@ -1,15 +1,13 @@
 //! A slot goes there and back under load, with a pause in the middle: no two holders, and nobody is stuck.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
 
-use lockson::{Lock, Result};
-use lockson_harness::{RedisCluster, Witness, eventually, slot_of};
+use lockson::Result;
+use lockson_harness::Witness;
 
 use super::kinds::{LEASE, brisk, names};
 use crate::campaign::Campaign;
-use crate::support::{SOON, fresh, joined, ms};
+use crate::support::prelude::*;
 
 #[test]
 #[ignore = "make topology"]

@@ -1,10 +1,7 @@
 //! Holds whose slot moves to another master: they are renewed on the way and afterwards, and nobody else is let in.
 
-use lockson::{Client, ErrorKind, Guard, Loss, ReleaseBy, TokenOptions};
-use lockson_harness::{RedisCluster, eventually, slot_of};
-
 use super::kinds::{brisk, names, outlive_a_lease};
-use crate::support::{SOON, STANDSTILLS, elsewhere, fresh, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 /// A cluster of two masters, and the slot of a tag that goes from one to the other.
 struct Scene {

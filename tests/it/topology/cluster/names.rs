@@ -1,9 +1,6 @@
 //! Names whose keys would be in several slots are refused before any request.
 
-use lockson::{Client, ErrorKind};
-use lockson_harness::RedisCluster;
-
-use crate::support::fresh;
+use crate::support::prelude::*;
 
 fn client() -> Client {
     Client::connect(&RedisCluster::shared().url()).unwrap()

@@ -1,14 +1,8 @@
 //! Messages on a cluster: plain and sharded pub/sub, slots that move and masters that die while threads wait.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, ClientBuilder, Lock, Loss};
-use lockson_harness::{RedisCluster, eventually, slot_of};
-
 use crate::campaign::Campaign;
 use crate::support::kinds::{fair, fenced, non_reentrant, non_reentrant_fair, plain, read, write};
-use crate::support::{SOON, STANDSTILLS, fresh, joined, median, ms};
+use crate::support::prelude::*;
 
 /// The end of a hold, or of whatever keeps a waiter waiting.
 type End = Box<dyn FnOnce()>;

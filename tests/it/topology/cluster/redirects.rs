@@ -1,12 +1,8 @@
 //! Requests while a slot moves, and after it has moved.
 
 use std::sync::OnceLock;
-use std::thread;
 
-use lockson::{Client, Lock};
-use lockson_harness::{RedisCluster, eventually, slot_of};
-
-use crate::support::{SOON, fresh};
+use crate::support::prelude::*;
 
 /// Two masters whose slots move; each test moves a slot of its own.
 fn moving() -> &'static RedisCluster {

@@ -1,10 +1,9 @@
 //! Each request goes to the member that stores the key.
 
-use lockson::{Client, ErrorKind, Lock, RedLock};
-use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
+use lockson::RedLock;
 
 use super::proxies_of;
-use crate::support::{SOON, fresh, ms};
+use crate::support::prelude::*;
 
 fn client() -> Client {
     Client::connect(&RedisCluster::shared().url()).unwrap()

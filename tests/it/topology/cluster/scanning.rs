@@ -1,14 +1,7 @@
 //! `Client::scan` while the cluster changes.
 
-use std::thread;
-use std::time::Duration;
-
-use lockson::Client;
-use lockson_harness::proxy::{Scope, Then, When};
-use lockson_harness::{RedisCluster, eventually};
-
 use super::proxies_of;
-use crate::support::{SOON, fresh};
+use crate::support::prelude::*;
 
 #[test]
 fn a_scan_finds_all_names_across_a_fail_over() {

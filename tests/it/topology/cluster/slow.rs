@@ -3,14 +3,10 @@
 use std::net::SocketAddr;
 #[cfg(feature = "tls")]
 use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, ClientBuilder};
-use lockson_harness::{RedisCluster, RedisServer, eventually, slot_of};
-
-#[cfg(feature = "tls")]
 use crate::campaign::Campaign;
-use crate::support::{SOON, fresh, ms};
+#[cfg(feature = "tls")]
+use crate::support::prelude::*;
 use crate::topology::link::SlowLink;
 
 /// Four masters, which a client reaches by slow links only.

@@ -1,10 +1,7 @@
 //! A cluster: each lock waits for the replicas of its member, also while its slot moves.
 
-use lockson::{Client, Lock};
-use lockson_harness::{RedisCluster, eventually, slot_of};
-
 use super::scene::{none, one};
-use crate::support::{SOON, fresh, kind_of, ms};
+use crate::support::prelude::*;
 
 #[test]
 fn locks_of_a_cluster_wait_for_the_replicas_of_their_members() {

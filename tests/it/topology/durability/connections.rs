@@ -1,14 +1,8 @@
 //! The wait for replicas on the wire: its connection, its lost answer, a silent server.
 
-use std::thread;
-
-use lockson::{Client, ErrorKind, Lock};
-use lockson_harness::eventually;
-use lockson_harness::proxy::{Direction, Fate, Proxy, Then, When};
-
 use super::scene::{Copied, WITHIN, none, one};
 use crate::servers::at_each_version;
-use crate::support::{SCHEDULING, SOON, fields, fresh, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 fn fences() -> When {
     When::command("CLIENT").containing("KILL")

@@ -2,10 +2,10 @@
 
 use std::any::Any;
 
-use lockson::{Client, ErrorKind, Lock, RedLock, Result, TokenOptions};
+use lockson::{RedLock, Result};
 
 use super::scene::{Copied, none, one};
-use crate::support::{SCHEDULING, SOON, fresh, kind_of, ms, timed};
+use crate::support::prelude::*;
 
 type Held = Option<Box<dyn Any>>;
 

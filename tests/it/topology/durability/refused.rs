@@ -1,13 +1,10 @@
 //! Servers and users that cannot wait, and disks.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use lockson::{Client, Durability, ErrorKind, Lock};
-use lockson_harness::{RedisServer, eventually};
+use lockson::Durability;
 
 use super::scene::{Copied, WITHIN, none, one};
 use crate::servers::at_each_version;
-use crate::support::{Events, SOON, fresh, kind_of};
+use crate::support::prelude::*;
 
 /// The address for a user without a right.
 fn without(server: &RedisServer, right: &str) -> String {

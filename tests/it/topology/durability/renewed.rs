@@ -1,17 +1,10 @@
 //! Renewals that the replicas do not have, and the master that believes on its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use lockson::{Client, Durability, Loss, OwnedGuard, OwnedLock};
-use lockson_harness::proxy::{Proxy, Then, When};
-use lockson_harness::{RedisServer, eventually};
-use parking_lot::Mutex;
+use lockson::{Durability, OwnedLock};
 
 use super::scene::{Copied, one};
 use crate::campaign::Campaign;
-use crate::support::{Events, Random, SOON, TICK, TTL, at_once, brisk, fresh, ms, ttl_ms};
+use crate::support::prelude::*;
 use crate::topology::link::SlowLink;
 
 #[test]

@@ -1,11 +1,9 @@
 //! A master with its replicas.
 
-use std::time::Duration;
-
 use lockson::Durability;
-use lockson_harness::{RedisServer, RedisServerBuilder, eventually};
+use lockson_harness::RedisServerBuilder;
 
-use crate::support::{SOON, ms};
+use crate::support::prelude::*;
 
 /// A master with replicas that are in step.
 pub(super) struct Copied {

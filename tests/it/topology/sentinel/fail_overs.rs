@@ -1,15 +1,12 @@
 //! Many fail-overs in a row: what is copied is kept, waiters wake at the new master, and no old master grants.
 
 use std::fmt;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use lockson::{Client, Guard};
 use lockson_harness::{Inside, SentinelSet, Witness};
 
 use super::{await_listener, builder};
 use crate::campaign::Campaign;
-use crate::support::{SCHEDULING, fresh, joined};
+use crate::support::prelude::*;
 
 const HELD: usize = 20;
 const WAITED_FOR: usize = 5;

@@ -2,20 +2,15 @@
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use fork::Fork;
-use lockson::{Client, ErrorKind, Lock, Loss, Tls};
-use lockson_harness::proxy::{AtByte, Direction, Scope};
-use lockson_harness::{HelperProcess, RedisServer, eventually, helper};
+use lockson::Tls;
+use lockson_harness::proxy::AtByte;
+use lockson_harness::{HelperProcess, helper};
 
 use super::{Secured, works};
-use crate::support::{
-    SCHEDULING, SOON, STANDSTILLS, TICK, TTL, at_once, channel, fresh, handed_over, joined, kind_of, listeners, median,
-    ms, timed,
-};
+use crate::support::prelude::*;
+use crate::support::{handed_over, listeners};
 
 const PATIENCE: Duration = Duration::from_millis(500);
 

@@ -1,10 +1,9 @@
 //! Every request has its effect once, wherever the bytes of TLS break off.
 
-use lockson::{Client, Guard};
-use lockson_harness::proxy::{AtByte, Direction, Proxy, Scope};
+use lockson_harness::proxy::AtByte;
 
 use super::Secured;
-use crate::support::{SOON, fields, ms};
+use crate::support::prelude::*;
 
 const NAME: &str = "once";
 

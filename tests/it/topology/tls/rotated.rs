@@ -1,14 +1,10 @@
 //! Certificates that change while clients run.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::thread;
-
-use lockson::{Client, ErrorKind, Tls};
-use lockson_harness::{Authority, Certificate, RedisServer, Validity};
+use lockson::Tls;
+use lockson_harness::{Authority, Certificate, Validity};
 
 use super::works;
-use crate::support::{SOON, joined, ms};
+use crate::support::prelude::*;
 
 /// The files of one service, replaced as an operator replaces them.
 struct Files {

@@ -1,12 +1,10 @@
 //! Who is trusted, and what an operator reads where trust fails.
 
-use std::fs;
-
-use lockson::{Client, ClientBuilder, DangerousNoVerification, Error, ErrorKind, Tls};
-use lockson_harness::{Authority, Certificate, RedisServer, Validity};
+use lockson::{DangerousNoVerification, Tls};
+use lockson_harness::{Authority, Certificate, Validity};
 
 use super::{Secured, works};
-use crate::support::ms;
+use crate::support::prelude::*;
 
 #[test]
 fn a_trusted_server_is_used_by_address_and_by_name() {
