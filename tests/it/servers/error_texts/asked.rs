@@ -28,12 +28,8 @@ fn refusals() -> Vec<Row> {
     rows.push(Row::refused("too few replicas", take(&client), "NOREPLICAS", &["replicas", "min-replicas-to-write"]));
     server.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     server.run(&["SET", "job", "precious"]);
-    rows.push(Row::refused(
-        "something else under the name",
-        take(&client),
-        "WRONGTYPE",
-        &["wrong kind of value", "perhaps data: use another name"],
-    ));
+    let data = ["wrong kind of value", "perhaps data: use another name"];
+    rows.push(Row::refused("something else under the name", take(&client), "WRONGTYPE", &data));
     server.run(&["DEL", "job"]);
     let says = |text: &str| {
         rig.proxy.rule(When::script(), Then::AnswerInstead(format!("-{text}\r\n").into_bytes()));
@@ -50,38 +46,21 @@ fn refusals() -> Vec<Row> {
         &["unable to persist to disk", "free its disk"],
     ));
     let busy = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-    rows.push(
-        Row::refused("a script without end", says(busy), "BUSY", &["SCRIPT KILL, never with SHUTDOWN NOSAVE"])
-            .passing(),
-    );
-    rows.push(Row::refused(
-        "a cluster behind a proxy",
-        says("MOVED 866 10.0.0.7:6379"),
-        "MOVED",
-        &["Redis Cluster", "10.0.0.7"],
-    ));
+    let kill = ["SCRIPT KILL, never with SHUTDOWN NOSAVE"];
+    rows.push(Row::refused("a script without end", says(busy), "BUSY", &kill).passing());
+    let moved = says("MOVED 866 10.0.0.7:6379");
+    rows.push(Row::refused("a cluster behind a proxy", moved, "MOVED", &["Redis Cluster", "10.0.0.7"]));
     rows.push(Row::refused("a text of nobody's", says("ERR odd"), "ERR", &["refused: odd"]));
     let old = "ERR Error running script (call to f_33f3a1b2c3d4e5f60718293a4b5c6d7e8f901234): @user_script:9: @user_script: \
                9: -OOM command not allowed when used memory > 'maxmemory'.";
     rows.push(Row::refused("memory is full, on an old server", says(old), "OOM", &["maxmemory", "free memory"]));
     server.run(&["REPLICAOF", "127.0.0.1", "1"]);
-    rows.push(
-        Row::refused(
-            "a master that became a replica",
-            take(&client),
-            "READONLY",
-            &["replica", "connect to its master"],
-        )
-        .passing(),
-    );
+    let replica = ["replica", "connect to its master"];
+    rows.push(Row::refused("a master that became a replica", take(&client), "READONLY", &replica).passing());
     server.run(&["REPLICAOF", "NO", "ONE"]);
     server.run(&["HSET", "job", "mode", "read", "somebody", "1"]);
-    rows.push(Row::new(
-        "another kind of lock",
-        take(&client),
-        ErrorKind::OtherKind,
-        &["another kind of lock", "data that is no lock", "use another name"],
-    ));
+    let other = ["another kind of lock", "data that is no lock", "use another name"];
+    rows.push(Row::new("another kind of lock", take(&client), ErrorKind::OtherKind, &other));
     rows.into_iter().map(|row| row.at(port, 0).of("job")).collect()
 }
 
@@ -97,34 +76,27 @@ fn rights() -> Vec<Row> {
         .observer(events.clone())
         .connect()
         .unwrap();
+    let refused = |situation, error, says: &[&str]| Row::refused(situation, error, "NOPERM", says).at(port, 0);
     let mut rows = vec![];
-    let mut without = |situation, take_away: &[&str], give_back: &[&str], says: &[&str]| {
-        set(take_away);
-        rows.push(Row::refused(situation, take(&client), "NOPERM", says).at(port, 0).of("job"));
-        set(give_back);
+    let mut without = |situation, take_away, give_back, says: &[&str]| {
+        set(&[take_away]);
+        rows.push(refused(situation, take(&client), says).of("job"));
+        set(&[give_back]);
     };
-    without(
-        "no right to scripts",
-        &["-evalsha"],
-        &["+evalsha"],
-        &["'evalsha' command", "docs/operations.md#rights", "ACL LOG"],
-    );
-    without("no right to a command in a script", &["-hset"], &["+hset"], &["command", "docs/operations.md#rights"]);
-    without("no right to the key", &["resetkeys"], &["~*"], &["key", "give the user the rights", "#rights"]);
+    let says = ["'evalsha' command", "docs/operations.md#rights", "ACL LOG"];
+    without("no right to scripts", "-evalsha", "+evalsha", &says);
+    without("no right to a command in a script", "-hset", "+hset", &["command", "docs/operations.md#rights"]);
+    without("no right to the key", "resetkeys", "~*", &["key", "give the user the rights", "#rights"]);
     let held = client.get_lock("job").lock().unwrap();
     set(&["resetchannels"]);
     let wait = || client.get_lock("job").owned().try_lock_for(SOON).map(drop).expect_err("it may not listen");
-    rows.push(
-        Row::refused("no right to the channel", wait(), "NOPERM", &["channel", "docs/operations.md"])
-            .at(port, 0)
-            .of("job"),
-    );
+    rows.push(refused("no right to the channel", wait(), &["channel", "docs/operations.md"]).of("job"));
     set(&["&*", "-hexists"]);
     eventually(SOON, "a renewal is refused", || !events.errors_of("not renewed").is_empty());
     let renewal = events.errors_of("not renewed").remove(0);
-    rows.push(Row::refused("no right to renew", renewal, "NOPERM", &["docs/operations.md"]).at(port, 0));
+    rows.push(refused("no right to renew", renewal, &["docs/operations.md"]));
     let extended = held.extend(SOON).unwrap_err();
-    rows.push(Row::refused("no right to extend", extended, "NOPERM", &["docs/operations.md"]).at(port, 0).of("job"));
+    rows.push(refused("no right to extend", extended, &["docs/operations.md"]).of("job"));
     set(&["+hexists"]);
     held.unlock().unwrap();
     rows
@@ -138,42 +110,23 @@ fn silence() -> Vec<Row> {
     let mut rows = vec![];
     rig.proxy.mute(Scope::All, Direction::Replies);
     let doubted = take(&client);
-    rows.push(
-        Row::new(
-            "a request without an answer",
-            doubted,
-            ErrorKind::Unknown,
-            &["did not answer within", "may have been carried out"],
-        )
-        .passing(),
-    );
+    let says = ["did not answer within", "may have been carried out"];
+    rows.push(Row::new("a request without an answer", doubted, ErrorKind::Unknown, &says).passing());
     let asked = client.get_lock("job").is_locked().unwrap_err();
     rows.push(connection("a question without an answer", asked, &["did not answer within"]));
     rig.proxy.heal();
     rig.eventually_no_keys(SOON);
     // From here on answers come, also late on a busy machine.
     let patient = rig.client();
-    rig.proxy.rule(When::command("HRANDFIELD").always(), Then::ReplaceReply(b"$3\r\nyes\r\n".to_vec()));
-    rows.push(connection(
-        "an answer of another shape",
-        patient.get_lock("job").is_locked().unwrap_err(),
-        &["does not fit the request"],
-    ));
-    rig.proxy.heal();
-    rig.proxy.rule(When::command("HRANDFIELD").always(), Then::ReplaceReply(b"*99999999\r\n".to_vec()));
-    rows.push(connection(
-        "an answer without measure",
-        patient.get_lock("job").is_locked().unwrap_err(),
-        &["cannot be read (a length over the limit)"],
-    ));
-    rig.proxy.heal();
-    rig.proxy.rule(When::command("HRANDFIELD").always(), Then::CutReplyAfter(0));
-    rows.push(connection(
-        "a connection that breaks",
-        patient.get_lock("job").is_locked().unwrap_err(),
-        &["closed the connection before it answered"],
-    ));
-    rig.proxy.heal();
+    let mut asked = |situation, answer, says| {
+        rig.proxy.rule(When::command("HRANDFIELD").always(), answer);
+        rows.push(connection(situation, patient.get_lock("job").is_locked().unwrap_err(), &[says]));
+        rig.proxy.heal();
+    };
+    let (other_shape, measureless) = (b"$3\r\nyes\r\n".to_vec(), b"*99999999\r\n".to_vec());
+    asked("an answer of another shape", Then::ReplaceReply(other_shape), "does not fit the request");
+    asked("an answer without measure", Then::ReplaceReply(measureless), "cannot be read (a length over the limit)");
+    asked("a connection that breaks", Then::CutReplyAfter(0), "closed the connection before it answered");
     rig.proxy.new_connections(NewConnections::Refuse);
     rig.proxy.cut(Scope::All);
     rows.push(connection("a server that is gone", take(&client), &["cannot be reached", "nothing listens"]));
@@ -196,32 +149,19 @@ fn holds() -> Vec<Row> {
     let brief = lock.with_lease(Duration::from_millis(5)).lock();
     if let Ok(brief) = brief {
         assert_eq!(brief.wait_lost(SOON), Some(Loss::Expired));
-        rows.push(
-            Row::new(
-                "the lease ran out",
-                brief.unlock().unwrap_err(),
-                ErrorKind::Lost(Loss::Expired),
-                &["ran out", "unprotected"],
-            )
-            .of("job"),
-        );
+        let (error, kind) = (brief.unlock().unwrap_err(), ErrorKind::Lost(Loss::Expired));
+        rows.push(Row::new("the lease ran out", error, kind, &["ran out", "unprotected"]).of("job"));
     }
+    let other_kind = |situation, error, says: &[&str]| Row::new(situation, error, ErrorKind::OtherKind, says);
     let once = client.get_non_reentrant_lock("once");
     let held = once.lock().unwrap();
     let again = once.lock().map(drop).unwrap_err();
     rows.push(Row::new("a lock that is taken once", again, ErrorKind::AlreadyHeld, &["this thread"]).of("once"));
     let other = client.get_read_write_lock("once").write().lock().map(drop).unwrap_err();
-    rows.push(
-        Row::new(
-            "a hold of another kind",
-            other,
-            ErrorKind::OtherKind,
-            &["holds it as non-reentrant and wants it as write"],
-        )
-        .of("once"),
-    );
+    let says = ["holds it as non-reentrant and wants it as write"];
+    rows.push(other_kind("a hold of another kind", other, &says).of("once"));
     held.unlock().unwrap();
-    let both = lockson::Lock::multi([client.get_lock("a"), client.get_lock("b")]);
+    let both = Lock::multi([client.get_lock("a"), client.get_lock("b")]);
     let says = ["2 of 2 locks: this thread has no hold"];
     rows.push(Row::new("no hold of two", both.unlock().unwrap_err(), ErrorKind::NotHeld, &says).of("multi(a, b)"));
     let seats = client.get_group_lock("hall", ["1", "2"]).lock().unwrap();
@@ -236,37 +176,20 @@ fn holds() -> Vec<Row> {
     rows.push(Row::new("a leadership lost", lost, ErrorKind::Lost(Loss::Gone), &says).of("seat"));
     server.run(&["SET", "stock", "99 pieces"]);
     let permits = client.get_permit_expirable_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
-    rows.push(
-        Row::new(
-            "permits on data",
-            permits,
-            ErrorKind::OtherKind,
-            &["permit \"stock\": ", "or data", "use another name"],
-        )
-        .of("stock"),
-    );
+    let says = ["permit \"stock\": ", "or data", "use another name"];
+    rows.push(other_kind("permits on data", permits, &says).of("stock"));
     server.run(&["DEL", "stock"]);
     server.run(&["HSET", "stock", "pieces", "99"]);
     let counted = client.get_semaphore("stock").try_acquire(1).map(drop).unwrap_err();
-    rows.push(
-        Row::new(
-            "a semaphore on data",
-            counted,
-            ErrorKind::OtherKind,
-            &["semaphore \"stock\": ", "or data", "another name"],
-        )
-        .of("stock"),
-    );
-    rows.push(
-        Row::new("nothing to give back", lock.unlock().unwrap_err(), ErrorKind::NotHeld, &["this thread has no hold"])
-            .of("job"),
-    );
+    let says = ["semaphore \"stock\": ", "or data", "another name"];
+    rows.push(other_kind("a semaphore on data", counted, &says).of("stock"));
+    let error = lock.unlock().unwrap_err();
+    rows.push(Row::new("nothing to give back", error, ErrorKind::NotHeld, &["this thread has no hold"]).of("job"));
     let gate = client.get_read_write_lock("job").read().once_per(SOON).unwrap_err();
     rows.push(Row::new("a gate that lets everybody in", gate, ErrorKind::BadInput, &["use the write lock"]).of("job"));
     let options = TokenOptions::new().with_release_by(ReleaseBy::Server);
-    if let Err(error) =
-        client.get_token_lock_with("token", options).with_lease(SOON).lock().and_then(lockson::Guard::unlock)
-    {
+    let token = client.get_token_lock_with("token", options).with_lease(SOON);
+    if let Err(error) = token.lock().and_then(Guard::unlock) {
         let row = Row::new("a command of newer servers", error, ErrorKind::Unsupported, &["DELEX", "8.4"]);
         rows.push(row.at(server.port(), 0).of("token"));
     }
@@ -277,19 +200,11 @@ fn holds() -> Vec<Row> {
         let waiting = scope.spawn(|| lock.with_cancel(&cancel).try_lock_for(SOON).map(drop));
         waiting.join().unwrap().unwrap_err()
     });
-    rows.push(
-        Row::new("a wait that was cancelled", cancelled, ErrorKind::Cancelled, &["cancelled", "nothing was taken"])
-            .of("job"),
-    );
+    let says = ["cancelled", "nothing was taken"];
+    rows.push(Row::new("a wait that was cancelled", cancelled, ErrorKind::Cancelled, &says).of("job"));
     client.close();
-    rows.push(
-        Row::new("a closed client", lock.lock().map(drop).unwrap_err(), ErrorKind::Closed, &["client was closed"])
-            .of("job"),
-    );
-    let unlocked = busy.unlock().unwrap_err();
-    rows.push(
-        Row::new("a lock of a closed client", unlocked, ErrorKind::Lost(Loss::Closed), &["client was closed"])
-            .of("job"),
-    );
+    let closed = |situation, error, kind| Row::new(situation, error, kind, &["client was closed"]).of("job");
+    rows.push(closed("a closed client", lock.lock().map(drop).unwrap_err(), ErrorKind::Closed));
+    rows.push(closed("a lock of a closed client", busy.unlock().unwrap_err(), ErrorKind::Lost(Loss::Closed)));
     rows
 }

@@ -36,34 +36,21 @@ fn unreachable() -> Vec<Row> {
     let (web, web_port) = stranger(|stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
     });
+    let stands_still = ["accepted the connection but did not answer within 600ms", "overloaded"];
+    let nobody = ["cannot be reached", "nothing listens on this port"];
+    let no_host = no_client(&format!("redis://u:{CANARY}@no-such-host.invalid"));
+    let no_such_host = ["redis at no-such-host.invalid:6379/0 cannot be reached", "host name"];
+    let hung_up = no_client(&format!("redis://127.0.0.1:{silent_port}"));
+    let hangs_up = ["closed the connection without a reply", "TLS"];
+    let http = no_client(&format!("redis://127.0.0.1:{web_port}"));
     let rows = vec![
-        connection(
-            "a server that stands still",
-            mute,
-            &["accepted the connection but did not answer within 600ms", "overloaded"],
-        )
-        .at(port, 3),
-        connection("no server on the port", no_client(&url), &["cannot be reached", "nothing listens on this port"])
-            .at(port, 3),
-        connection(
-            "a host that there is not",
-            no_client(&format!("redis://u:{CANARY}@no-such-host.invalid")),
-            &["redis at no-such-host.invalid:6379/0 cannot be reached", "host name"],
-        ),
+        connection("a server that stands still", mute, &stands_still).at(port, 3),
+        connection("no server on the port", no_client(&url), &nobody).at(port, 3),
+        connection("a host that there is not", no_host, &no_such_host),
         connection("no such socket", absent, &[&says, "the socket does not exist"]),
         connection("a socket that a dead server left", left_over, &[&says, "no server listens on this socket"]),
-        connection(
-            "a port that hangs up, as for TLS",
-            no_client(&format!("redis://127.0.0.1:{silent_port}")),
-            &["closed the connection without a reply", "TLS"],
-        )
-        .at(silent_port, 0),
-        connection(
-            "a web server",
-            no_client(&format!("redis://127.0.0.1:{web_port}")),
-            &["does not speak Redis's protocol", "another service"],
-        )
-        .at(web_port, 0),
+        connection("a port that hangs up, as for TLS", hung_up, &hangs_up).at(silent_port, 0),
+        connection("a web server", http, &["does not speak Redis's protocol", "another service"]).at(web_port, 0),
     ];
     silent.join().unwrap();
     web.join().unwrap();
@@ -88,28 +75,14 @@ fn unwilling() -> Vec<Row> {
     let (port, locked_port) = (open.port(), locked.port());
     open.run(&["ACL", "SETUSER", "bob", "on", ">right", "~*", "&*", "+@all"]);
     let place = format!("127.0.0.1:{port}");
+    let refused = |situation, url: String, word, says: &[&str]| Row::refused(situation, no_client(&url), word, says);
+    let bob = (format!("redis://bob@{place}"), ["a user and no password", "redis://:password@host"]);
+    let none_set = ["none is set for the default user", "leave the password out of the URL"];
+    let too_far = ["a database that the server does not have"];
     let mut rows = vec![
-        Row::refused(
-            "a user without a password",
-            no_client(&format!("redis://bob@{place}")),
-            "WRONGPASS",
-            &["a user and no password", "redis://:password@host"],
-        )
-        .at(port, 0),
-        Row::refused(
-            "a password where none is set",
-            no_client(&format!("redis://:{CANARY}@{place}")),
-            "ERR",
-            &["none is set for the default user", "leave the password out of the URL"],
-        )
-        .at(port, 0),
-        Row::refused(
-            "a database too far",
-            no_client(&format!("redis://{place}/9999")),
-            "ERR",
-            &["a database that the server does not have"],
-        )
-        .at(port, 9_999),
+        refused("a user without a password", bob.0, "WRONGPASS", &bob.1).at(port, 0),
+        refused("a password where none is set", format!("redis://:{CANARY}@{place}"), "ERR", &none_set).at(port, 0),
+        refused("a database too far", format!("redis://{place}/9999"), "ERR", &too_far).at(port, 9_999),
     ];
     let required = ("NOAUTH", ["a password is required", "redis://user:password@host"]);
     let wrong = ("WRONGPASS", ["password is wrong", "ACL LIST"]);
@@ -128,21 +101,15 @@ fn unwilling() -> Vec<Row> {
     let loading = Proxy::start(open.address());
     let reply = b"-LOADING Redis is loading the dataset in memory\r\n".to_vec();
     loading.rule(When::command("PING").always(), Then::AnswerInstead(reply));
-    rows.push(
-        Row::refused("a server that loads", no_client(&loading.url()), "LOADING", &["refused", "loaded its data"])
-            .passing()
-            .at(loading.port(), 0),
-    );
+    let row = refused("a server that loads", loading.url(), "LOADING", &["refused", "loaded its data"]);
+    rows.push(row.passing().at(loading.port(), 0));
     let limited = RedisServer::start();
     let mut only = limited.connection();
     // Now, because the connection that saw the server start may not be over.
     redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).exec(&mut only).unwrap();
-    let error = no_client(&limited.url());
-    rows.push(
-        Row::refused("a server that is full", error, "MAXCLIENTS", &["max number of clients", "raise maxclients"])
-            .passing()
-            .at(limited.port(), 0),
-    );
+    let says = ["max number of clients", "raise maxclients"];
+    let row = refused("a server that is full", limited.url(), "MAXCLIENTS", &says);
+    rows.push(row.passing().at(limited.port(), 0));
     drop(only);
     rows
 }
@@ -166,31 +133,17 @@ fn wrong() -> Vec<Row> {
     let misled = no_client(&format!("redis+sentinel://127.0.0.1:{}/shop", watcher.port()));
     let replica_place = format!("at 127.0.0.1:{}", replica.port());
     let acquire = Client::connect(&lame.url()).unwrap().get_lock("job").try_lock().map(drop).unwrap_err();
+    let (to_cluster, to_sentinel) = (["Redis Cluster", "redis+cluster://"], ["Sentinel", "redis+sentinel://"]);
+    let (at_sentinel, a_replica) = (sentinel.port(), ["is a replica", "connect to its master"]);
+    let to_set = ["name the master, too", "INFO replication", &replica_place];
+    let no_scripts = ["unknown command 'EVALSHA'", "locks need this command"];
     vec![
-        unsupported("a node of a Cluster", no_client(&cluster.url()), &["Redis Cluster", "redis+cluster://"])
-            .at(cluster.port(), 0),
-        unsupported("a Sentinel", no_client(&sentinel.url()), &["Sentinel", "redis+sentinel://"])
-            .at(sentinel.port(), 0),
-        unsupported("a Sentinel, with the master's password", of_sentinel, &["Sentinel", "redis+sentinel://"])
-            .at(sentinel.port(), 0),
-        Row::refused("a replica", no_client(&replica.url()), "READONLY", &["is a replica", "connect to its master"])
-            .passing()
-            .at(replica.port(), 0),
-        Row::new(
-            "a replicated set of a replica",
-            set,
-            ErrorKind::Connection,
-            &["name the master, too", "INFO replication", &replica_place],
-        )
-        .passing(),
+        unsupported("a node of a Cluster", no_client(&cluster.url()), &to_cluster).at(cluster.port(), 0),
+        unsupported("a Sentinel", no_client(&sentinel.url()), &to_sentinel).at(at_sentinel, 0),
+        unsupported("a Sentinel, with the master's password", of_sentinel, &to_sentinel).at(at_sentinel, 0),
+        Row::refused("a replica", no_client(&replica.url()), "READONLY", &a_replica).passing().at(replica.port(), 0),
+        Row::new("a replicated set of a replica", set, ErrorKind::Connection, &to_set).passing(),
         Row::refused("sentinels of a replica", misled, "READONLY", &["fail-over", "MONITOR names a replica"]).passing(),
-        Row::refused(
-            "a server that runs no scripts",
-            acquire,
-            "ERR",
-            &["unknown command 'EVALSHA'", "locks need this command"],
-        )
-        .at(lame.port(), 0)
-        .of("job"),
+        Row::refused("a server that runs no scripts", acquire, "ERR", &no_scripts).at(lame.port(), 0).of("job"),
     ]
 }
