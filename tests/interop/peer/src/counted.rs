@@ -15,13 +15,6 @@ pub(crate) fn semaphore(
     answer: &mut Answer,
     cancel: &Cancel,
 ) -> Result<(), Failure> {
-    let own: &[&str] = match request.verb() {
-        "acquire" | "release" | "release_if_exists" | "add_permits" => &["permits"],
-        "try_acquire" => &["permits", "wait_ms"],
-        "try_set_permits" => &["permits", "ttl_ms"],
-        _ => &[],
-    };
-    request.allow_only(&[OF_ALL, own].concat())?;
     let semaphore = clients.find(request)?.get_semaphore(request.text("name")?).with_cancel(cancel);
     let permits = || Ok::<_, Failure>(request.optional_number("permits")?.unwrap_or(1));
     match request.verb() {
@@ -71,12 +64,6 @@ fn try_acquire(request: &Request, answer: &mut Answer, semaphore: &Semaphore, pe
 }
 
 pub(crate) fn latch(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
-    let own: &[&str] = match request.verb() {
-        "try_set_count" => &["count"],
-        "await" => &["wait_ms"],
-        _ => &[],
-    };
-    request.allow_only(&[OF_ALL, own].concat())?;
     let latch = clients.find(request)?.get_count_down_latch(request.text("name")?).with_cancel(cancel);
     match request.verb() {
         "try_set_count" => {
@@ -98,5 +85,3 @@ fn wait(request: &Request, answer: &mut Answer, latch: &CountDownLatch) -> Resul
         None => latch.wait().map(|()| true),
     })
 }
-
-const OF_ALL: &[&str] = &["thread", "client", "kind", "name", "handle"];

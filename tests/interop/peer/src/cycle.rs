@@ -23,7 +23,6 @@ use lockson_harness::{Witness, clock};
 
 /// Reads the settings of the loop, runs the loop, and returns the outcome.
 pub(crate) fn run(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &Cancel) -> Result<(), Failure> {
-    request.allow_only(KEYS)?;
     let kind = request.text("kind")?;
     if WITHOUT_A_LOOP.contains(&kind.as_str()) {
         return Err(Failure::unsupported(format!("this peer has no loop for a {kind}")));
@@ -289,27 +288,6 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 
-const KEYS: &[&str] = &[
-    "thread",
-    "client",
-    "handle",
-    "kind",
-    "name",
-    "names",
-    "of",
-    "clients",
-    "duration_ms",
-    "order",
-    "seed",
-    "wait_ms",
-    "lease_ms",
-    "hold_us",
-    "pause_us",
-    "path",
-    "witness_dir",
-    "places",
-    "counter",
-];
 const REST_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SHORTEST_SLEEP_NANOS: u64 = 100_000;
 /// An interrupt takes effect within this time.

@@ -33,22 +33,21 @@ impl Dispatcher {
         let thread = request.optional_number("thread")?.unwrap_or(0);
         match request.verb() {
             "interrupt" => {
-                request.allow_only(&["thread"])?;
+                request.all_read()?;
                 answer.put("hit", self.workers().get(&thread).is_some_and(Worker::interrupt));
                 say(&answer.line(id, Ok(())));
             }
             "quit" => {
-                request.allow_only(&[])?;
+                request.all_read()?;
                 self.clients.close_all();
                 say(&answer.line(id, Ok(())));
                 process::exit(0);
             }
-            "die" => process::exit(DIED),
             _ => {
                 let (clients, id) = (Arc::clone(&self.clients), id.to_owned());
                 let command = Box::new(move |cancel: &Cancel| {
                     let mut answer = Answer::new();
-                    let outcome = perform(&clients, &request, &mut answer, cancel);
+                    let outcome = perform(&clients, &request, &mut answer, cancel).and_then(|()| request.all_read());
                     answer.line(&id, outcome)
                 });
                 self.workers().entry(thread).or_insert_with(|| Worker::start(thread)).submit(command);
@@ -66,16 +65,12 @@ fn perform(clients: &Clients, request: &Request, answer: &mut Answer, cancel: &C
     match request.verb() {
         "open" => clients.open(request, answer),
         "close" => clients.close(request, answer),
-        "ids" => clients.ids(request, answer),
         "cycle" => cycle::run(clients, request, answer, cancel),
-        verb => match request.optional_text("kind")?.as_deref() {
+        _ => match request.optional_text("kind")?.as_deref() {
             Some("permits") => permits::perform(clients, request, answer, cancel),
             Some("semaphore") => counted::semaphore(clients, request, answer, cancel),
             Some("latch") => counted::latch(clients, request, answer, cancel),
-            _ if locks::VERBS.contains(&verb) => locks::perform(clients, request, answer, cancel),
-            _ => Err(Failure::bad_input(format!("a lock has no verb '{verb}'"))),
+            _ => locks::perform(clients, request, answer, cancel),
         },
     }
 }
-
-const DIED: i32 = 9;

@@ -8,37 +8,15 @@ use crate::answer::{Answer, Failure, put};
 use crate::clients::Clients;
 use crate::request::Request;
 
-pub(crate) const VERBS: &[&str] = &[
-    "lock",
-    "try_lock",
-    "unlock",
-    "force_unlock",
-    "is_locked",
-    "is_held",
-    "hold_count",
-    "ttl",
-    "token",
-    "delete",
-    "expire",
-    "clear_expire",
-];
-
 pub(crate) fn perform(
     clients: &Clients,
     request: &Request,
     answer: &mut Answer,
     cancel: &Cancel,
 ) -> Result<(), Failure> {
-    let own: &[&str] = match request.verb() {
-        "lock" => &["lease_ms", "interruptible", "and_token"],
-        "try_lock" => &["wait_ms", "lease_ms", "and_token"],
-        "expire" => &["ttl_ms"],
-        _ => &[],
-    };
-    request.allow_only(&[&["thread", "client", "kind", "name", "names", "of", "clients", "handle"], own].concat())?;
     let lock = clients.target(request)?;
     match request.verb() {
-        "lock" => take(request, answer, lock, cancel),
+        "lock" => take(request, answer, lock),
         "try_lock" => try_take(request, answer, lock, cancel),
         "unlock" => Ok(answer.time(|| lock.unlock())?),
         "force_unlock" => put(answer, "unlocked", || lock.force_unlock()),
@@ -47,7 +25,8 @@ pub(crate) fn perform(
         "hold_count" => put(answer, "count", || Ok(lock.hold_count())),
         "ttl" => put(answer, "ttl_ms", || lock.remaining_time_to_live().map(ttl)),
         "delete" => put(answer, "deleted", || lock.force_unlock()),
-        verb => Err(Failure::unsupported(format!("this library has no {verb} for this kind"))),
+        "token" => Err(Failure::unsupported("this library has a token for each grant, not for a lock")),
+        verb => Err(Failure::bad_input(format!("a lock has no verb '{verb}'"))),
     }
 }
 
@@ -60,17 +39,14 @@ pub(crate) fn prepared(request: &Request, lock: Lock, cancel: Option<&Cancel>) -
     Ok(cancel.map_or(lock.clone(), |cancel| lock.with_cancel(cancel)))
 }
 
-fn take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel) -> Result<(), Failure> {
-    check_token(request)?;
-    let cancel = request.flag("interruptible")?.then_some(cancel);
-    let lock = prepared(request, lock, cancel)?;
+fn take(request: &Request, answer: &mut Answer, lock: Lock) -> Result<(), Failure> {
+    let lock = prepared(request, lock, None)?;
     let guard = answer.time(|| lock.lock())?;
     leave_to_unlock(answer, Some(guard));
     Ok(())
 }
 
 fn try_take(request: &Request, answer: &mut Answer, lock: Lock, cancel: &Cancel) -> Result<(), Failure> {
-    check_token(request)?;
     let wait = request.optional_number("wait_ms")?.map(Duration::from_millis);
     if request.has("lease_ms") && wait.is_none() {
         return Err(Failure::bad_input("lease_ms needs wait_ms"));
@@ -94,14 +70,6 @@ fn leave_to_unlock(answer: &mut Answer, guard: Option<Guard>) {
         }
         guard.leave_to_unlock();
     }
-}
-
-/// Every grant of a fenced lock has a token, so `and_token` changes nothing.
-fn check_token(request: &Request) -> Result<(), Failure> {
-    if request.flag("and_token")? && request.text("kind")? != "fenced" {
-        return Err(Failure::unsupported("this kind has no token"));
-    }
-    Ok(())
 }
 
 fn ttl(left: Option<Duration>) -> i128 {

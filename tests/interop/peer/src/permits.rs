@@ -19,16 +19,6 @@ pub(crate) fn perform(
     answer: &mut Answer,
     cancel: &Cancel,
 ) -> Result<(), Failure> {
-    let own: &[&str] = match request.verb() {
-        "acquire" => &["permits", "lease_ms"],
-        "try_acquire" => &["permits", "wait_ms", "lease_ms"],
-        "release" | "try_release" => &["id", "ids"],
-        "try_set_permits" | "set_permits" | "add_permits" => &["permits"],
-        "update_lease" => &["id", "lease_ms"],
-        "lease" => &["id"],
-        _ => &[],
-    };
-    request.allow_only(&[&["thread", "client", "kind", "name", "handle"], own].concat())?;
     let semaphore = clients.find(request)?.get_permit_expirable_semaphore(request.text("name")?);
     match request.verb() {
         "acquire" | "try_acquire" => take(clients, request, answer, cancel),

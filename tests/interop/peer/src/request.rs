@@ -1,6 +1,7 @@
 //! One command line: its verb and its values, decoded on request.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use crate::answer::Failure;
@@ -11,6 +12,8 @@ use lockson_harness::percent;
 pub(crate) struct Request {
     verb: String,
     encoded: BTreeMap<String, String>,
+    /// The keys that somebody has asked for.
+    read: RefCell<BTreeSet<String>>,
 }
 
 impl Request {
@@ -31,23 +34,23 @@ impl Request {
                 return Err(Failure::bad_input(format!("given twice: {key}")));
             }
         }
-        Ok(Self { verb: verb.to_owned(), encoded })
+        Ok(Self { verb: verb.to_owned(), encoded, read: RefCell::default() })
     }
 
     pub(crate) fn verb(&self) -> &str {
         &self.verb
     }
 
-    /// Refuses keys unknown to the verb, so that a misspelt key is not ignored.
-    pub(crate) fn allow_only(&self, keys: &[&str]) -> Result<(), Failure> {
-        match self.encoded.keys().find(|key| !keys.contains(&key.as_str())) {
+    /// Fails on a key that nobody has asked for, so that a misspelt key is not ignored.
+    pub(crate) fn all_read(&self) -> Result<(), Failure> {
+        match self.encoded.keys().find(|key| !self.read.borrow().contains(*key)) {
             Some(key) => Err(Failure::bad_input(format!("{} does not take {key}", self.verb))),
             None => Ok(()),
         }
     }
 
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.encoded.contains_key(key)
+        self.value(key).is_some()
     }
 
     pub(crate) fn text(&self, key: &str) -> Result<String, Failure> {
@@ -55,12 +58,12 @@ impl Request {
     }
 
     pub(crate) fn optional_text(&self, key: &str) -> Result<Option<String>, Failure> {
-        self.encoded.get(key).map(|value| decode(value)).transpose()
+        self.value(key).map(decode).transpose()
     }
 
     /// Commas separate items before the decoding, so an encoded comma belongs to its item.
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<String>, Failure> {
-        match self.encoded.get(key) {
+        match self.value(key) {
             Some(items) if !items.is_empty() => items.split(',').map(decode).collect(),
             _ => Err(Failure::bad_input(format!("{} needs at least one of {key}", self.verb))),
         }
@@ -75,12 +78,9 @@ impl Request {
         text.parse().map(Some).map_err(|_| Failure::bad_input(format!("{key} is no possible number: '{text}'")))
     }
 
-    pub(crate) fn flag(&self, key: &str) -> Result<bool, Failure> {
-        match self.optional_text(key)?.as_deref() {
-            Some("true") => Ok(true),
-            Some("false") | None => Ok(false),
-            Some(_) => Err(Failure::bad_input(format!("{key} is neither true nor false"))),
-        }
+    fn value(&self, key: &str) -> Option<&str> {
+        self.read.borrow_mut().insert(key.to_owned());
+        self.encoded.get(key).map(String::as_str)
     }
 }
 
