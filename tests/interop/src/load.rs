@@ -1,7 +1,6 @@
 //! Both languages under load on the same names.
 
 mod fairness;
-mod grants;
 mod handover;
 mod moves;
 mod order;

@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -56,12 +57,19 @@ final class Witness implements AutoCloseable {
             Path file = place(name);
             if (file == null) {
                 violations++;
+                record(name);
                 leave(marked);
                 return List.of();
             }
             marked.add(file);
         }
         return marked;
+    }
+
+    /** Also what a process sees that is killed before it answers. */
+    private void record(String name) throws IOException {
+        String line = "\"" + name + "\": process " + ProcessHandle.current().pid() + " came beside another holder\n";
+        Files.writeString(directory.resolve("violations"), line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
     }
 
     void leave(List<Path> marked) throws IOException {
