@@ -7,6 +7,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::percent::encode;
+use crate::pids::is_alive;
 
 /// A folder in which threads and processes sign in and out: each holder of a name owns a file.
 #[derive(Debug)]
@@ -175,13 +176,7 @@ fn is_living(file: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    let pid = content.split_whitespace().next().unwrap_or("");
-    if pid.is_empty() || !pid.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(true);
-    }
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Ok(false) };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    Ok(!matches!(state, Some('Z' | 'X')))
+    Ok(content.trim().parse().map_or(true, is_alive))
 }
 
 /// A file name that no other process or thread chooses.
