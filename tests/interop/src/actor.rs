@@ -45,7 +45,7 @@ impl Object {
 
     /// The object that a rival asks for, and that the holder must keep from the rival.
     pub(crate) fn rival_of(kind: &'static Kind, name: &str) -> Self {
-        Self { word: kind.rival, ..Self::new(kind, name) }
+        Self { word: kind.rival(), ..Self::new(kind, name) }
     }
 
     /// The object of a single name under another kind.

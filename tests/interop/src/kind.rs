@@ -11,9 +11,10 @@ pub(crate) struct Kind {
     pub(crate) title: &'static str,
     pub(crate) family: Family,
     pub(crate) shape: Shape,
-    /// The kind of the same name that a holder excludes.
-    pub(crate) rival: &'static str,
-    pub(crate) columns: &'static [Column],
+    /// The kind of the same name that a holder excludes; its own if none is named.
+    rival: Option<&'static str>,
+    /// The columns that say nothing about the kind.
+    lacks: &'static [Column],
     pub(crate) reentry: Reentry,
     pub(crate) queries: &'static [Query],
     /// Waiters ask again after a pause, without any message.
@@ -107,6 +108,10 @@ pub(crate) enum Column {
 }
 
 impl Kind {
+    pub(crate) fn rival(&self) -> &'static str {
+        self.rival.unwrap_or(self.word)
+    }
+
     pub(crate) fn named(word: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.word == word)
     }
@@ -114,7 +119,7 @@ impl Kind {
     pub(crate) fn has(&self, column: Column) -> bool {
         match column {
             Column::Sequence => self.sequence.is_some(),
-            _ => self.columns.contains(&column),
+            _ => !self.lacks.contains(&column),
         }
     }
 }
@@ -124,7 +129,6 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "fair",
         title: "Fair lock",
-        rival: "fair",
         sequence: Some(sequence::FAIR_ORDER),
         is_queue: true,
         with_redisson3: true,
@@ -132,28 +136,20 @@ pub(crate) const KINDS: &[Kind] = &[
         is_soaked: true,
         ..LOCK
     },
-    Kind { word: "spin", title: "Spin lock", rival: "spin", polls: true, ..LOCK },
-    Kind { word: "non_reentrant", title: "Non-reentrant lock", rival: "non_reentrant", ..NON_REENTRANT },
+    Kind { word: "spin", title: "Spin lock", polls: true, ..LOCK },
+    Kind { word: "non_reentrant", title: "Non-reentrant lock", ..NON_REENTRANT },
     Kind {
         word: "non_reentrant_fair",
         title: "Non-reentrant fair lock",
-        rival: "non_reentrant_fair",
         sequence: Some(sequence::FAIR_ORDER),
         is_queue: true,
         ..NON_REENTRANT
     },
-    Kind {
-        word: "fenced",
-        title: "Fenced lock",
-        rival: "fenced",
-        sequence: Some(sequence::TOKENS),
-        is_soaked: true,
-        ..LOCK
-    },
+    Kind { word: "fenced", title: "Fenced lock", sequence: Some(sequence::TOKENS), is_soaked: true, ..LOCK },
     Kind {
         word: "read",
         title: "Read lock",
-        rival: "write",
+        rival: Some("write"),
         sequence: Some(sequence::READERS),
         with_redisson3: true,
         ..LOCK
@@ -161,25 +157,16 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         word: "write",
         title: "Write lock",
-        rival: "write",
         sequence: Some(sequence::DOWNGRADE),
         with_redisson3: true,
         is_soaked: true,
         ..LOCK
     },
-    Kind {
-        word: "multi",
-        title: "Multi-lock",
-        rival: "multi",
-        sequence: Some(sequence::OVERLAP),
-        is_soaked: true,
-        ..COMPOSITE
-    },
-    Kind { word: "red", title: "Red lock", rival: "red", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
+    Kind { word: "multi", title: "Multi-lock", sequence: Some(sequence::OVERLAP), is_soaked: true, ..COMPOSITE },
+    Kind { word: "red", title: "Red lock", flaws: &[Flaw::HidesLoss], ..COMPOSITE },
     Kind {
         word: "faster_multi",
         title: "Faster multi-lock",
-        rival: "faster_multi",
         shape: Shape::Group,
         queries: &[Query::Locked],
         flaws: &[Flaw::ForcesInSilence, Flaw::TakesADyingKey],
@@ -191,8 +178,7 @@ pub(crate) const KINDS: &[Kind] = &[
         word: "semaphore",
         title: "Semaphore",
         family: Family::Semaphore,
-        rival: "semaphore",
-        columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
+        lacks: OF_LOCKS,
         queries: &[Query::Level],
         sequence: Some(sequence::SEMAPHORE),
         is_soaked: true,
@@ -202,16 +188,7 @@ pub(crate) const KINDS: &[Kind] = &[
         word: "permits",
         title: "Expirable permits",
         family: Family::Permits,
-        rival: "permits",
-        columns: &[
-            Column::JavaWoken,
-            Column::RustWoken,
-            Column::Exclusion,
-            Column::LeaseExpiry,
-            Column::RustKilled,
-            Column::JavaKilled,
-            Column::Queries,
-        ],
+        lacks: &[Column::Reentry, Column::PartialRelease, Column::RustRenews, Column::JavaRenews, Column::ForceUnlock],
         queries: &[Query::Level],
         sequence: Some(sequence::PERMITS),
         is_soaked: true,
@@ -221,8 +198,7 @@ pub(crate) const KINDS: &[Kind] = &[
         word: "latch",
         title: "Count-down latch",
         family: Family::Latch,
-        rival: "latch",
-        columns: &[Column::JavaWoken, Column::RustWoken, Column::Exclusion, Column::Queries],
+        lacks: OF_LOCKS,
         queries: &[Query::Level],
         sequence: Some(sequence::LATCH),
         ..LOCK
@@ -235,8 +211,8 @@ const LOCK: Kind = Kind {
     title: "",
     family: Family::Lock,
     shape: Shape::Single,
-    rival: "plain",
-    columns: Column::ALL,
+    rival: None,
+    lacks: &[],
     reentry: Reentry::Counted,
     queries: &[Query::Locked, Query::Held, Query::HoldCount, Query::Ttl],
     polls: false,
@@ -248,42 +224,23 @@ const LOCK: Kind = Kind {
     is_queue: false,
 };
 
-const NON_REENTRANT: Kind = Kind {
-    columns: &[
-        Column::JavaWoken,
-        Column::RustWoken,
-        Column::Exclusion,
-        Column::Reentry,
-        Column::RustRenews,
-        Column::JavaRenews,
-        Column::LeaseExpiry,
-        Column::ForceUnlock,
-        Column::RustKilled,
-        Column::JavaKilled,
-        Column::Queries,
-    ],
-    reentry: Reentry::Refused,
-    ..LOCK
-};
+const NON_REENTRANT: Kind = Kind { lacks: &[Column::PartialRelease], reentry: Reentry::Refused, ..LOCK };
+
+/// What only a lock has, or only what is held.
+const OF_LOCKS: &[Column] = &[
+    Column::Reentry,
+    Column::PartialRelease,
+    Column::RustRenews,
+    Column::JavaRenews,
+    Column::LeaseExpiry,
+    Column::ForceUnlock,
+    Column::RustKilled,
+    Column::JavaKilled,
+];
 
 /// Made of other locks: Redisson cannot force such a lock open and answers few questions about it.
-const COMPOSITE: Kind = Kind {
-    shape: Shape::Several,
-    columns: &[
-        Column::JavaWoken,
-        Column::RustWoken,
-        Column::Exclusion,
-        Column::Reentry,
-        Column::PartialRelease,
-        Column::RustRenews,
-        Column::JavaRenews,
-        Column::LeaseExpiry,
-        Column::RustKilled,
-        Column::JavaKilled,
-    ],
-    queries: &[],
-    ..LOCK
-};
+const COMPOSITE: Kind =
+    Kind { shape: Shape::Several, lacks: &[Column::ForceUnlock, Column::Queries], queries: &[], ..LOCK };
 
 impl Column {
     pub(crate) const ALL: &'static [Self] = &[
