@@ -3,6 +3,7 @@
 use super::deeds::{Deed, ONCE_PER, QUEUEING, SHARED, STEPPING_DOWN, USUAL};
 use super::own_command;
 use super::{Version, document};
+use crate::support::kinds::{self, OfName};
 use crate::support::prelude::*;
 use crate::support::read_write_channel;
 
@@ -11,14 +12,14 @@ pub(crate) struct User {
     /// The name of the user in the document.
     pub(crate) name: &'static str,
     /// One for each side of the lock.
-    pub(crate) sides: &'static [fn(&Client, &str) -> Lock],
+    pub(crate) sides: &'static [OfName],
     pub(crate) reenters: bool,
     /// Whether holds can be renewed and extended; others end with their lease.
     pub(crate) prolongs: bool,
     /// The prefix of the waiters' channels; `None` for kinds whose waiters do not listen.
     pub(crate) channel: Option<fn(&str) -> String>,
     /// A lock of another kind, which this kind must refuse under its name.
-    pub(crate) other_kind: fn(&Client, &str) -> Lock,
+    pub(crate) other_kind: OfName,
     /// Whether Redis keeps the queue of waiters.
     pub(crate) is_fair: bool,
     /// Whether the server's own command is needed.
@@ -28,11 +29,11 @@ pub(crate) struct User {
 
 const PLAIN: User = User {
     name: "plain",
-    sides: &[|client, name| client.get_lock(name)],
+    sides: &[kinds::plain],
     reenters: true,
     prolongs: true,
     channel: Some(channel),
-    other_kind: |client, name| client.get_read_write_lock(name).write(),
+    other_kind: kinds::write,
     is_fair: false,
     needs_own_command: false,
     deeds: &[USUAL],
@@ -40,72 +41,48 @@ const PLAIN: User = User {
 
 pub(crate) const USERS: [User; 11] = [
     PLAIN,
-    User {
-        name: "non-reentrant",
-        sides: &[|client, name| client.get_non_reentrant_lock(name)],
-        reenters: false,
-        ..PLAIN
-    },
-    User {
-        name: "fair",
-        sides: &[|client, name| client.get_fair_lock(name)],
-        is_fair: true,
-        deeds: &[USUAL, QUEUEING],
-        ..PLAIN
-    },
+    User { name: "non-reentrant", sides: &[kinds::non_reentrant], reenters: false, ..PLAIN },
+    User { name: "fair", sides: &[kinds::fair], is_fair: true, deeds: &[USUAL, QUEUEING], ..PLAIN },
     User {
         name: "non-reentrant-fair",
-        sides: &[|client, name| client.get_non_reentrant_fair_lock(name)],
+        sides: &[kinds::non_reentrant_fair],
         reenters: false,
         is_fair: true,
         deeds: &[USUAL, QUEUEING],
         ..PLAIN
     },
-    User { name: "spin", sides: &[|client, name| client.get_spin_lock(name)], channel: None, ..PLAIN },
-    User { name: "fenced", sides: &[|client, name| client.get_fenced_lock(name).into()], ..PLAIN },
+    User { name: "spin", sides: &[kinds::spin], channel: None, ..PLAIN },
+    User { name: "fenced", sides: &[kinds::fenced], ..PLAIN },
     User {
         name: "read-write",
-        sides: &[
-            |client, name| client.get_read_write_lock(name).write(),
-            |client, name| client.get_read_write_lock(name).read(),
-        ],
+        sides: &[kinds::write, kinds::read],
         channel: Some(read_write_channel),
-        other_kind: |client, name| client.get_lock(name),
+        other_kind: kinds::plain,
         deeds: &[USUAL, SHARED, STEPPING_DOWN],
         ..PLAIN
     },
-    User {
-        name: "token",
-        sides: &[|client, name| client.get_token_lock(name)],
-        channel: None,
-        other_kind: |client, name| client.get_lock(name),
-        ..PLAIN
-    },
+    User { name: "token", sides: &[kinds::token], channel: None, other_kind: kinds::plain, ..PLAIN },
     User {
         name: "token-transaction",
-        sides: &[|client, name| without_scripts(client, name, ReleaseBy::Transaction)],
+        sides: &[kinds::token_transaction],
         reenters: false,
         prolongs: false,
         channel: None,
-        other_kind: |client, name| client.get_lock(name),
+        other_kind: kinds::plain,
         ..PLAIN
     },
     User {
         name: "token-server",
-        sides: &[|client, name| without_scripts(client, name, ReleaseBy::Server)],
+        sides: &[kinds::token_server],
         reenters: false,
         prolongs: false,
         channel: None,
-        other_kind: |client, name| client.get_lock(name),
+        other_kind: kinds::plain,
         needs_own_command: true,
         ..PLAIN
     },
     User { name: "once-per", channel: None, deeds: &[ONCE_PER], ..PLAIN },
 ];
-
-fn without_scripts(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
-    client.get_token_lock_with(name, TokenOptions::new().with_release_by(release_by)).with_lease(SOON * 3)
-}
 
 impl User {
     /// Whether a server of this version supports the kind.

@@ -49,6 +49,20 @@ pub(crate) fn non_reentrant_fair(client: &Client, name: &str) -> Lock {
     client.get_non_reentrant_fair_lock(name)
 }
 
+/// A token lock that is given back by a transaction, and so has a lease.
+pub(crate) fn token_transaction(client: &Client, name: &str) -> Lock {
+    token_by(client, name, ReleaseBy::Transaction)
+}
+
+/// A token lock that is given back by the server's own command, and so has a lease.
+pub(crate) fn token_server(client: &Client, name: &str) -> Lock {
+    token_by(client, name, ReleaseBy::Server)
+}
+
+fn token_by(client: &Client, name: &str, release_by: ReleaseBy) -> Lock {
+    client.get_token_lock_with(name, TokenOptions::new().with_release_by(release_by)).with_lease(SOON * 3)
+}
+
 pub(crate) fn token(client: &Client, name: &str) -> Lock {
     client.get_token_lock(name)
 }

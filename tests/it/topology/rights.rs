@@ -26,15 +26,7 @@ const KINDS: &[Kind] = &[
     Kind { user: "read-write", lock: kinds::write, listens: true, follows: false },
     Kind { user: "spin", lock: kinds::spin, listens: false, follows: true },
     Kind { user: "token", lock: kinds::token, listens: false, follows: true },
-    Kind {
-        user: "token-transaction",
-        lock: |client, name| {
-            let options = TokenOptions::new().with_release_by(ReleaseBy::Transaction);
-            client.get_token_lock_with(name, options).with_lease(SOON * 3)
-        },
-        listens: false,
-        follows: true,
-    },
+    Kind { user: "token-transaction", lock: kinds::token_transaction, listens: false, follows: true },
 ];
 
 /// A promise of a kind on a cluster.
