@@ -10,6 +10,8 @@ mod program;
 mod scheduling;
 
 use std::fmt::Debug;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicU64;
 
 use prelude::*;
@@ -122,6 +124,20 @@ pub(crate) fn handed_over(lock: &Lock, waits: impl FnOnce(), release: impl FnOnc
         release();
         joined(waiter).saturating_duration_since(released)
     })
+}
+
+/// Another program on a port: reads the first bytes of one caller, runs `answer`, and hangs up.
+pub(crate) fn stranger<T: Send + 'static>(
+    answer: impl FnOnce(&mut TcpStream) -> T + Send + 'static,
+) -> (thread::JoinHandle<T>, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        answer(&mut stream)
+    });
+    (thread, port)
 }
 
 /// Random enough for a test, and equal for equal seeds; the seed must not be zero.

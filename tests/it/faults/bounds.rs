@@ -1,12 +1,13 @@
 //! Every call keeps its bound, whatever the server and the network do.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 
 use lockson_harness::proxy::HUGE_BULK_HEADER;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 use crate::support::prelude::*;
+use crate::support::stranger;
 
 #[test]
 fn no_call_overruns_its_bound_and_nothing_stays_behind() {
@@ -188,19 +189,15 @@ fn an_unresolvable_host_is_a_connection_error_in_time() {
 #[test]
 fn a_server_that_answers_without_end_is_hung_up_on() {
     for start in [&b"+"[..], HUGE_BULK_HEADER, b"*2147483647\r\n", b"*100\r\n$65000\r\n"] {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("redis://{}", listener.local_addr().unwrap());
-        let flood = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            assert!(stream.read(&mut [0; 4_096]).unwrap() > 0);
+        let (flood, port) = stranger(move |stream| {
             stream.write_all(start).unwrap();
             let mut taken = 0;
             while stream.write_all(&[b'x'; 64 * 1024]).is_ok() {
                 taken += 64 * 1024;
                 assert!(taken < 64 << 20, "the client reads without a limit");
             }
-            taken
         });
+        let url = format!("redis://127.0.0.1:{port}");
         let (took, answer) = timed(|| Client::builder(&url).command_timeout(SOON).connect());
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Connection);
         assert!(took < SOON / 2, "{took:?}");

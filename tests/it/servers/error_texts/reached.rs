@@ -1,12 +1,12 @@
 //! Servers that are unreachable, are something other than Redis, or refuse the login.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::{CANARY, Row, no_client};
 use crate::servers::wrong_server::{cluster_node, sentinel};
 use crate::support::prelude::*;
+use crate::support::stranger;
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = unreachable();
@@ -55,18 +55,6 @@ fn unreachable() -> Vec<Row> {
     silent.join().unwrap();
     web.join().unwrap();
     rows
-}
-
-/// Another program on a port: reads the first bytes of one caller, runs `answer`, and hangs up.
-fn stranger(answer: impl FnOnce(&mut std::net::TcpStream) + Send + 'static) -> (thread::JoinHandle<()>, u16) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let thread = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 4096]);
-        answer(&mut stream);
-    });
-    (thread, port)
 }
 
 fn unwilling() -> Vec<Row> {

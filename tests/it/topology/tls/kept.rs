@@ -1,7 +1,6 @@
 //! The promises of a plain connection, kept over TLS: reuse, waking, watching, bounds, ends.
 
 use std::io::Write;
-use std::net::TcpListener;
 
 use fork::Fork;
 use lockson::Tls;
@@ -10,7 +9,7 @@ use lockson_harness::{HelperProcess, helper};
 
 use super::{Secured, works};
 use crate::support::prelude::*;
-use crate::support::{handed_over, listeners};
+use crate::support::{handed_over, listeners, stranger};
 
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -118,24 +117,15 @@ fn a_handshake_that_stops_ends_in_time() {
 #[test]
 fn a_handshake_that_never_ends_ends_in_time() {
     let secured = Secured::start();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("rediss://{}", listener.local_addr().unwrap());
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
-            // The head of the longest record, and then its bytes, one at a time.
-            let head = [0x16, 0x03, 0x03, 0x40, 0x00].into_iter();
-            for byte in head.chain(std::iter::repeat(0)) {
-                thread::sleep(ms(10));
-                if stream.write_all(&[byte]).is_err() {
-                    break;
-                }
-            }
-        });
-        let builder = Client::builder(&url).tls(secured.tls()).command_timeout(PATIENCE);
-        let (took, outcome) = timed(|| builder.connect().map(drop));
-        ends_in_time(took, outcome);
+    let (endless, port) = stranger(|stream| {
+        // The head of the longest record, and then its bytes, one at a time.
+        let bytes = [0x16, 0x03, 0x03, 0x40, 0x00].into_iter().chain(std::iter::repeat(0));
+        bytes.take_while(|byte| stream.write_all(&[*byte]).is_ok()).for_each(|_| thread::sleep(ms(10)));
     });
+    let builder = Client::builder(&format!("rediss://127.0.0.1:{port}")).tls(secured.tls()).command_timeout(PATIENCE);
+    let (took, outcome) = timed(|| builder.connect().map(drop));
+    ends_in_time(took, outcome);
+    endless.join().unwrap();
 }
 
 #[track_caller]
