@@ -31,8 +31,7 @@ fn closed_wait(kind: &Kind) -> Duration {
 #[test]
 fn close_gives_every_hold_back_and_says_that_it_is_lost() {
     for_every_reentrant_kind(|kind| {
-        let notes = Events::default();
-        let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, ours) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&ours, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         let owned = kind.get_lock(&ours, &kind.fresh()).owned().lock().unwrap();

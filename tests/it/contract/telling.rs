@@ -10,8 +10,7 @@ use crate::support::prelude::*;
 #[test]
 fn each_way_to_learn_of_a_loss_tells_it_once() {
     for_every_reentrant_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, client) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&client, &kind.fresh());
         let [outer, middle, inner] = [(); 3].map(|()| lock.lock().unwrap());
         let (told, heard) = unbounded();
@@ -42,8 +41,7 @@ fn each_way_to_learn_of_a_loss_tells_it_once() {
 #[test]
 fn an_expired_lease_is_told_before_the_lock_is_free() {
     for_every_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, client) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&client, &kind.fresh());
         let mut server = RedisServer::shared().connection();
         for (lease, half_a_margin) in [(ms(300), 15), (ms(1_000), 25)] {
@@ -74,8 +72,7 @@ fn an_expired_lease_is_told_before_the_lock_is_free() {
 #[test]
 fn an_extended_lease_tells_its_loss_at_its_new_end() {
     for_every_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, client) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&client, &kind.fresh());
         let guard = lock.with_lease(ms(1_000)).lock().unwrap();
         let (told, heard) = unbounded();
@@ -112,8 +109,7 @@ fn a_callback_runs_on_a_thread_of_the_client() {
 #[test]
 fn the_observer_sees_each_hold_come_and_go() {
     for_every_reentrant_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, client) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&client, &kind.fresh());
         let (outer, inner) = (lock.lock().unwrap(), lock.lock().unwrap());
         inner.unlock().unwrap();

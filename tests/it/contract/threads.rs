@@ -43,8 +43,7 @@ fn an_owned_guard_moves_and_is_renewed_after_its_thread() {
 #[test]
 fn a_leaked_guard_is_listed_and_renewed_until_its_thread_ends() {
     for_every_kind(|kind| {
-        let notes = Events::default();
-        let ours = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, ours) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&ours, &kind.fresh());
         let others = kind.get_lock(&client(), key(lock.name()));
         let (end, ended) = bounded::<()>(0);
@@ -182,8 +181,7 @@ impl Drop for LastWish {
 #[test]
 fn the_loss_of_what_an_ended_thread_left_to_unlock_is_told() {
     for_every_kind(|kind| {
-        let notes = Events::default();
-        let client = brisk(RedisServer::shared()).observer(notes.clone()).connect().unwrap();
+        let (notes, client) = Events::of_client(brisk(RedisServer::shared()));
         let lock = kind.get_lock(&client, &kind.fresh());
         let (tell, told) = bounded(1);
         elsewhere(|| {

@@ -33,8 +33,7 @@ fn a_hold_abandoned_in_an_outage_is_told_of_once() {
 #[test]
 fn a_lease_over_before_the_next_look_is_told_as_abandoned() {
     let rig = Rig::start();
-    let told = Events::default();
-    let client = rig.builder().watchdog(Duration::from_secs(6), ms(1_500)).observer(told.clone()).connect().unwrap();
+    let (told, client) = Events::of_client(rig.builder().watchdog(Duration::from_secs(6), ms(1_500)));
     let lock = client.get_lock("leased").with_lease(ms(1_000));
     let holder = thread::spawn(move || {
         lock.lock().unwrap().leave_to_unlock();
@@ -50,8 +49,7 @@ fn a_lease_over_before_the_next_look_is_told_as_abandoned() {
 #[test]
 fn a_released_hold_is_never_reported_as_abandoned() {
     let rig = Rig::start();
-    let told = Events::default();
-    let client = rig.builder().watchdog(Duration::from_secs(6), ms(200)).observer(told.clone()).connect().unwrap();
+    let (told, client) = Events::of_client(rig.builder().watchdog(Duration::from_secs(6), ms(200)));
     // The watchdog watches from now on.
     let _watched = client.get_lock("watched").lock().unwrap();
     thread::sleep(ms(500));
@@ -120,8 +118,7 @@ fn an_abandoned_hold_is_told_of_its_loss() {
 #[test]
 fn closing_ends_an_abandoned_hold() {
     let rig = Rig::start();
-    let told = Events::default();
-    let client = rig.builder().watchdog(Duration::from_secs(60), ms(200)).observer(told.clone()).connect().unwrap();
+    let (told, client) = Events::of_client(rig.builder().watchdog(Duration::from_secs(60), ms(200)));
     let hold = left(client.get_lock("left"), &told);
     client.close();
     assert_eq!((hold.lost(), told.losses_of("left")), (Some(Loss::Closed), 1));

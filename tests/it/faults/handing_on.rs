@@ -50,11 +50,17 @@ fn hears(rig: &Rig, client: &Client) {
     });
 }
 
-#[test]
-fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
-    let (rig, client) = Rig::start().and(Rig::client);
+/// A server behind a proxy, a client that hears the channel, and its lock.
+fn hearing(make: fn(&Rig) -> Client) -> (Rig, Client, Lock) {
+    let (rig, client) = Rig::start().and(make);
     hears(&rig, &client);
     let lock = client.get_lock(NAME);
+    (rig, client, lock)
+}
+
+#[test]
+fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
+    let (rig, client, lock) = hearing(Rig::client);
     let guard = lock.owned().lock().unwrap();
     let first = guard.owner().to_owned();
     let leased = lock.with_lease(Duration::from_secs(60));
@@ -80,9 +86,7 @@ fn a_release_hands_the_lock_on_with_an_owner_of_its_own() {
 
 #[test]
 fn a_hand_on_cut_at_any_byte_has_one_holder() {
-    let (rig, client) = Rig::start().and(Rig::client);
-    hears(&rig, &client);
-    let lock = client.get_lock(NAME);
+    let (rig, client, lock) = hearing(Rig::client);
     thread::scope(|scope| {
         at_every_byte(
             &rig,
@@ -101,9 +105,7 @@ fn a_hand_on_cut_at_any_byte_has_one_holder() {
 #[test]
 fn a_thread_that_leaves_while_it_is_chosen_leaves_nothing() {
     for answered in [true, false] {
-        let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
-        hears(&rig, &client);
-        let lock = client.get_lock(NAME);
+        let (rig, client, lock) = hearing(|rig| rig.impatient().connect().unwrap());
         let cancel = lockson::Cancel::new();
         let guard = lock.owned().lock().unwrap();
         thread::scope(|scope| {
@@ -129,9 +131,7 @@ fn a_thread_that_leaves_while_it_is_chosen_leaves_nothing() {
 
 #[test]
 fn a_hand_on_without_an_answer_leaves_the_lock_to_its_waiter() {
-    let (rig, client) = Rig::start().and(|rig| rig.impatient().connect().unwrap());
-    hears(&rig, &client);
-    let lock = client.get_lock(NAME);
+    let (rig, client, lock) = hearing(|rig| rig.impatient().connect().unwrap());
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let waiting = waiter(scope, &client, lock.clone());
@@ -148,9 +148,7 @@ fn a_hand_on_without_an_answer_leaves_the_lock_to_its_waiter() {
 #[test]
 fn a_lock_that_was_lost_is_not_handed_on() {
     for taken in [false, true] {
-        let (rig, client) = Rig::start().and(Rig::client);
-        hears(&rig, &client);
-        let lock = client.get_lock(NAME);
+        let (rig, client, lock) = hearing(Rig::client);
         let guard = lock.owned().lock().unwrap();
         thread::scope(|scope| {
             let waiting = waiter(scope, &client, lock.clone());
@@ -173,9 +171,7 @@ fn a_lock_that_was_lost_is_not_handed_on() {
 
 #[test]
 fn a_refused_hand_on_becomes_a_release() {
-    let (rig, client) = Rig::start().and(Rig::client);
-    hears(&rig, &client);
-    let lock = client.get_lock(NAME);
+    let (rig, client, lock) = hearing(Rig::client);
     let guard = lock.lock().unwrap();
     thread::scope(|scope| {
         let waiting = waiter(scope, &client, lock.clone());
@@ -192,9 +188,7 @@ fn a_refused_hand_on_becomes_a_release() {
 /// clears away the owner that it would have handed the lock to.
 #[test]
 fn a_chosen_thread_is_not_tied_to_a_release_that_hangs() {
-    let (rig, client) = Rig::start().and(Rig::client);
-    hears(&rig, &client);
-    let lock = client.get_lock(NAME);
+    let (rig, client, lock) = hearing(Rig::client);
     let guard = lock.with_lease(ms(200)).owned().lock().unwrap();
     thread::scope(|scope| {
         let waiting = waiter(scope, &client, lock.clone());
@@ -272,9 +266,7 @@ fn a_lock_is_handed_to_a_thread_that_another_came_before() {
 /// The first thread in line sleeps on, so that the lock can be handed to it.
 #[test]
 fn threads_that_give_up_wake_nobody() {
-    let (rig, client) = Rig::start().and(Rig::client);
-    hears(&rig, &client);
-    let lock = client.get_lock(NAME);
+    let (rig, client, lock) = hearing(Rig::client);
     let guard = lock.owned().lock().unwrap();
     thread::scope(|scope| {
         let waiting = waiter(scope, &client, lock.clone());

@@ -48,6 +48,13 @@ impl Events {
         Self { act: Some(Arc::new(act)), ..Self::default() }
     }
 
+    /// A client with these settings, and its events.
+    pub(crate) fn of_client(settings: ClientBuilder) -> (Self, Client) {
+        let events = Self::default();
+        let client = settings.observer(events.clone()).connect().unwrap();
+        (events, client)
+    }
+
     /// Every event of one lock so far.
     pub(crate) fn of(&self, name: &str) -> Vec<String> {
         self.seen.lock().told.iter().filter(|told| told.name == name).map(|told| told.what.clone()).collect()

@@ -39,8 +39,7 @@ fn without_rights_renewals_tell_losses_after_one_notice() {
 fn a_right_given_later_is_used_from_the_next_connection_on() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "default", "-client|tracking"]);
-    let late = Events::default();
-    let client = super::patient(&server.url()).observer(late.clone()).connect().unwrap();
+    let (late, client) = Events::of_client(super::patient(&server.url()));
     let guard = client.get_lock("seen").owned().lock().unwrap();
     eventually(SOON, "the missing right is reported", || late.count_of(LATE) > 0);
     server.run(&["ACL", "SETUSER", "default", "+client|tracking"]);

@@ -15,8 +15,7 @@ fn without(server: &RedisServer, right: &str) -> String {
 #[test]
 fn a_user_without_the_right_is_told_at_the_first_lock() {
     let copied = Copied::start(1);
-    let missing = Events::default();
-    let client = Client::builder(&without(&copied.master, "-wait")).observer(missing.clone()).connect().unwrap();
+    let (missing, client) = Events::of_client(Client::builder(&without(&copied.master, "-wait")));
     let lock = client.get_lock(fresh("refused"));
     let error = lock.with_durability(one()).try_lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");

@@ -10,8 +10,7 @@ use crate::topology::link::SlowLink;
 #[test]
 fn a_renewal_that_no_replica_has_prolongs_nothing() {
     let copied = Copied::start(1);
-    let events = Events::default();
-    let client = brisk(&copied.master).observer(events.clone()).connect().unwrap();
+    let (events, client) = Events::of_client(brisk(&copied.master));
     let durable = client.get_lock(fresh("durable")).owned().with_durability(one()).lock().unwrap();
     let usual = client.get_lock(fresh("usual")).owned().lock().unwrap();
     thread::sleep(TTL + ms(500));
