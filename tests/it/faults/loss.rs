@@ -58,7 +58,7 @@ fn gone(rig: &Rig, how: NewConnections) {
 /// that are excused, because this process stood still for at least the delay.
 pub(crate) fn told_in_time(fault: Fault, server_answers: bool, trials: &Trials) -> usize {
     let Trials { locks, lease, tick, .. } = *trials;
-    let (rig, stalls) = (Rig::start(), Stalls::watch());
+    let (rig, stalls) = (Rig::start(), Stalls::watch(ms(2), ms(5)));
     let client = rig.builder().watchdog(lease, tick).connect().unwrap();
     let guards: Vec<_> = (0..locks).map(|trial| take(&client, trial, trials)).collect();
     let (tell, told) = unbounded();

@@ -1,9 +1,10 @@
 //! The delay that the machine may add to a time that the library promises.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
 use std::ops::{Add, Div, Mul};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
+
+use lockson_harness::Stalls;
 
 use crate::support::prelude::*;
 
@@ -21,7 +22,7 @@ pub(crate) struct Scheduling(Duration);
 impl Scheduling {
     /// The allowance at this moment.
     fn now(self) -> Duration {
-        self.0 + stood_still()
+        self.0 + SEEN.lately(LATELY)
     }
 }
 
@@ -61,75 +62,14 @@ impl PartialOrd<Scheduling> for Duration {
     }
 }
 
-/// The times in which a thread that sleeps a little was kept from waking for a while.
-struct Standstills {
-    seen: VecDeque<(Instant, Duration)>,
-    /// The last time at which the thread was awake.
-    awake: Instant,
-}
-
-static SEEN: LazyLock<Mutex<Standstills>> = LazyLock::new(|| {
-    thread::spawn(watch);
-    Mutex::new(Standstills { seen: VecDeque::new(), awake: Instant::now() })
-});
+static SEEN: LazyLock<Stalls> = LazyLock::new(|| Stalls::watch(ms(20), USUAL));
 
 /// Begins to notice when the machine stands still; called before the times that count.
 pub(crate) fn watch_the_machine() {
     LazyLock::force(&SEEN);
 }
 
-fn watch() {
-    loop {
-        thread::sleep(NAP);
-        let mut standstills = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        standstills.awake(Instant::now());
-    }
-}
-
-fn stood_still() -> Duration {
-    SEEN.lock().unwrap_or_else(PoisonError::into_inner).lately(Instant::now())
-}
-
-impl Standstills {
-    fn awake(&mut self, now: Instant) {
-        let late = self.late(now);
-        if !late.is_zero() {
-            self.seen.push_back((now, late));
-        }
-        self.awake = now;
-        self.seen.retain(|(when, _)| now.duration_since(*when) < LATELY);
-    }
-
-    /// How much longer than usual the thread has slept.
-    fn late(&self, now: Instant) -> Duration {
-        let late = now.saturating_duration_since(self.awake).saturating_sub(NAP);
-        if late < USUAL { Duration::ZERO } else { late }
-    }
-
-    fn lately(&self, now: Instant) -> Duration {
-        self.seen.iter().map(|(_, late)| *late).sum::<Duration>() + self.late(now)
-    }
-}
-
-const NAP: Duration = Duration::from_millis(20);
 /// The delay that two busy cores cause all the time.
-const USUAL: Duration = Duration::from_millis(100);
+const USUAL: Duration = ms(100);
 /// As long as most of the times that are judged.
 const LATELY: Duration = Duration::from_secs(10);
-
-#[test]
-fn only_a_standstill_of_late_counts() {
-    let start = Instant::now();
-    let mut standstills = Standstills { seen: VecDeque::new(), awake: start };
-    let mut lately = |millis| {
-        let now = start + Duration::from_millis(millis);
-        let before = standstills.lately(now);
-        standstills.awake(now);
-        (before.as_millis(), standstills.lately(now).as_millis())
-    };
-    assert_eq!(lately(20), (0, 0));
-    assert_eq!(lately(90), (0, 0));
-    assert_eq!(lately(1_610), (1_500, 1_500));
-    assert_eq!(lately(1_930), (1_800, 1_800));
-    assert_eq!(lately(11_620), (11_470, 9_970));
-}
