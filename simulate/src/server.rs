@@ -2,11 +2,13 @@
 
 mod cluster;
 mod commands;
+mod failover;
 mod messages;
 mod mishaps;
 mod promises;
 mod queue;
 mod sentinels;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::{self, Display};
@@ -19,10 +21,11 @@ use lockson_world::system::BEGAN;
 use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
-pub use self::cluster::{Cluster, cluster_url, slot_of};
+pub use self::cluster::{Backup, Cluster, cluster_url, slot_of};
 use self::cluster::{MEMBERS, place_of};
 use self::queue::Queue;
 pub use self::sentinels::{Sentinels, sentinel_url};
+use self::waits::Wait;
 use crate::data::Data;
 use crate::reply::{Reply, take_request};
 use crate::scripts::Scripts;
@@ -97,6 +100,7 @@ struct Connection {
     sharded: BTreeSet<Vec<u8>>,
     /// Whether the last request was `ASKING`.
     is_asking: bool,
+    waits: Option<Wait>,
 }
 
 impl Server {
@@ -168,6 +172,11 @@ impl Server {
         state.cluster = Some(Cluster::default());
     }
 
+    /// From now on the disk of this server may lag.
+    pub fn become_durable(&self) {
+        self.0.lock().cluster = Some(Cluster::alone(0));
+    }
+
     /// From now on Redisson queues, too.
     pub fn let_queues_last(&self) {
         self.0.lock().has_lasting_queues = true;
@@ -197,7 +206,7 @@ impl Server {
         let Some(connection) = state.connections.get_mut(&number) else { return };
         let is_over = connection.read();
         while let Some(connection) = state.connections.get_mut(&number) {
-            if connection.held_until > world.now() || connection.requests.is_empty() {
+            if connection.held_until > world.now() || connection.waits.is_some() || connection.requests.is_empty() {
                 break;
             }
             let happens = |once_in: u64| once_in > 0 && world.below(once_in) == 0;
@@ -249,6 +258,9 @@ impl Server {
                 world.tell(format_args!("process {process} is stopped for {time:?}"));
                 world.stop(usize::try_from(process).unwrap_or(0), time);
             }
+            if state.waits(self, world, number, &request) {
+                continue;
+            }
             if let Some(refusal) = state.refuses(world, number, &request) {
                 world.tell(format_args!("{}: {number}: {} -> {refusal:?}", state.name, Shown(&request)));
                 state.send_to(self, world, number, &refusal);
@@ -256,7 +268,7 @@ impl Server {
             }
             if let Some(reply) = state.answer_as_former(world, number, &request) {
                 world.tell(format_args!("{}: {number}: {} -> {reply:?}, of the former", state.name, Shown(&request)));
-                state.send_answer(self, world, number, &request, &reply);
+                state.send_answer(self, world, number, &reply);
                 continue;
             }
             let forced = state.scripts.is_forced(&request).then(|| request[3].clone());
@@ -289,7 +301,7 @@ impl Server {
                 connection.last = connection.last.max(world.now() + delay);
                 world.tell(format_args!("{}: the answer over connection {number} is slow", state.name));
             }
-            state.send_answer(self, world, number, &request, &reply);
+            state.send_answer(self, world, number, &reply);
         }
         if is_over && state.connections.get(&number).is_some_and(|connection| connection.requests.is_empty()) {
             state.remove(world, number);
@@ -333,6 +345,7 @@ impl Network for Servers {
             channels: BTreeSet::new(),
             sharded: BTreeSet::new(),
             is_asking: false,
+            waits: None,
         };
         state.connections.insert(number, connection);
         Ok((theirs, number))
@@ -365,7 +378,7 @@ impl State {
 
     /// What goes wrong at a server.
     fn faults_at(&self, world: &World, place: u64) -> Faults {
-        match self.cluster.as_ref().is_some_and(|cluster| cluster.sentinels.is_some() && !cluster.is_master(place)) {
+        match self.cluster.as_ref().is_some_and(|cluster| !cluster.is_master(place) && !cluster.has_slots()) {
             false => self.faults,
             // Clients ask sentinels all the time.
             true if world.below(10) > 0 => Faults::default(),

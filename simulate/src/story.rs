@@ -37,19 +37,26 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let is_left_out = |what: &str| without.iter().any(|name| name == what);
         let faults = if javas > 0 { faults.beside_java() } else { faults };
         let is_cluster = javas == 0 && world.below(3) == 0 && !is_left_out("cluster");
-        // The seed says so without a draw, so that the other stories stay what they were.
+        // The seed says so without a draw, so that the other stories stay what they were. Java does not wait.
+        let disks = javas == 0 && seed % 7 < 3 && !is_left_out("disks");
+        let faults = Faults { disks, ..faults };
         let has_sentinels = is_cluster && seed % 5 == 4 && !is_left_out("sentinels");
         let (faults, url) = match (is_cluster, has_sentinels) {
             (true, true) => (Faults { moves: 0, ..faults }, sentinel_url()),
             (true, false) => (faults, cluster_url()),
             (false, _) => (faults.of_one_server(), url_of(0)),
         };
-        let durability = (faults.lags > 0).then(|| Durability::replicas(1));
+        let durability = Durability::replicas(u8::from(is_cluster));
+        let durability = if faults.disks { durability.with_fsync() } else { durability };
+        let durability = (faults.lags > 0).then_some(durability);
         if is_cluster {
             server.become_cluster(world.below(2) == 0);
         }
         if has_sentinels {
             server.become_watched();
+        }
+        if !is_cluster && durability.is_some() {
+            server.become_durable();
         }
         let reds = servers[1..].iter().take([0, 0, 0, 0, 3, MOST_REDS][world.below(6) as usize]);
         let reds: Vec<(&Arc<Server>, Faults)> =

@@ -35,8 +35,10 @@ pub struct Faults {
     pub moves: u64,
     /// A master of a cluster is replaced by its replica, which has all writes.
     pub replaces: u64,
-    /// A replica lags, and may take over without the last writes: clients wait for replicas.
+    /// A copy lags, and may be all that is left: clients wait for copies.
     pub lags: u64,
+    /// Disks may lag, too: clients wait for them.
+    pub disks: bool,
     /// The clock of the server runs faster by so many millionths.
     pub drift: i64,
 }
@@ -88,6 +90,7 @@ impl Faults {
             moves: each(true) * 2,
             replaces: each(true) * 5,
             lags: each(true) * 2,
+            disks: false,
         }
     }
 
@@ -97,9 +100,9 @@ impl Faults {
         Self { cut_before, cut_after, late, slow, ..Self::default() }
     }
 
-    /// The faults of a server that is no cluster.
+    /// The faults of a server that is no cluster. Its disk may lag.
     pub fn of_one_server(self) -> Self {
-        Self { moves: 0, replaces: 0, lags: 0, ..self }
+        Self { moves: 0, replaces: 0, lags: if self.disks { self.lags } else { 0 }, ..self }
     }
 
     /// The faults of a server that nobody else writes to: it loses its data by a restart only.
@@ -132,6 +135,7 @@ impl Faults {
                 "moves" => self.moves = 0,
                 "replaces" => self.replaces = 0,
                 "lags" => self.lags = 0,
+                "disks" => self.disks = false,
                 "drift" => self.drift = 0,
                 _ => {}
             }
@@ -158,6 +162,7 @@ pub const TROUBLES: &[&str] = &[
     "moves",
     "replaces",
     "lags",
+    "disks",
     "cluster",
     "sentinels",
     "drift",

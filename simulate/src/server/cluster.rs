@@ -1,7 +1,7 @@
 //! The members of a cluster: which one has a slot, slots that move, members that are replaced.
 //!
-//! All members share the data, as if each were told of every write at once. A replica that lags keeps those of before.
-//! A master with a replica and sentinels is a cluster of one shard that redirects nobody.
+//! All members share the data, as if each were told of every write at once. A copy that lags keeps those of before.
+//! A master with a replica and sentinels is a cluster of one shard that redirects nobody, and so is a server alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,24 +19,48 @@ use crate::reply::Reply;
 /// The shards of a cluster, each with the same number of slots at first.
 pub struct Cluster {
     /// The place of each shard's master.
-    masters: Vec<u64>,
+    pub(super) masters: Vec<u64>,
     /// The member that takes over from the next master that ends.
-    replica: u64,
-    epoch: u64,
+    pub(super) replica: u64,
+    pub(super) epoch: u64,
     /// Slots that are no more where they were at first, and their shards.
     moved: BTreeMap<u16, usize>,
     moving: Option<Moving>,
     /// The slot that has moved last, its former shard, and until when the other members do not know.
     unheard: Option<(u16, usize, Nanos)>,
-    /// The shard whose replica lags, and what it knows.
-    lagging: Option<(usize, Data, Queue)>,
+    pub(super) lagging: Option<Lagging>,
     /// A master that goes on beside its replica, which has taken over.
-    former: Option<Former>,
+    pub(super) former: Option<Former>,
     /// Whether a master is gone, and its replica has not taken over.
-    lacks_master: bool,
+    pub(super) lacks_master: bool,
     /// Whether members refuse all requests meanwhile.
-    is_down: bool,
-    pub(super) sentinels: Option<Sentinels>,
+    pub(super) is_down: bool,
+    pub(super) form: Form,
+}
+
+/// How clients find the member of a key.
+pub(super) enum Form {
+    /// Members redirect them.
+    Slots,
+    Sentinels(Sentinels),
+    /// There is one server, without a replica.
+    Alone,
+}
+
+/// A copy that lacks the last writes to a shard, and what it has.
+pub(super) struct Lagging {
+    pub(super) shard: usize,
+    pub(super) backup: Backup,
+    pub(super) data: Data,
+    pub(super) queue: Queue,
+}
+
+/// Where a write is beside the memory of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backup {
+    Disk,
+    Replica,
+    DiskOfReplica,
 }
 
 /// A slot on its way from one shard to another.
@@ -49,10 +73,10 @@ struct Moving {
 }
 
 /// A master that does not know that another one has its shard. Its data is its own.
-struct Former {
-    place: u64,
-    shard: usize,
-    data: Data,
+pub(super) struct Former {
+    pub(super) place: u64,
+    pub(super) shard: usize,
+    pub(super) data: Data,
 }
 
 impl Default for Cluster {
@@ -69,7 +93,7 @@ impl Default for Cluster {
             former: None,
             lacks_master: false,
             is_down: false,
-            sentinels: None,
+            form: Form::Slots,
         }
     }
 }
@@ -77,8 +101,17 @@ impl Default for Cluster {
 impl Cluster {
     /// A master and its replica, which sentinels watch.
     pub(super) fn watched([master, replica]: [u64; 2]) -> Self {
-        let sentinels = Some(Sentinels::of(master));
-        Self { masters: vec![master], replica, sentinels, ..Self::default() }
+        let form = Form::Sentinels(Sentinels::of(master));
+        Self { masters: vec![master], replica, form, ..Self::default() }
+    }
+
+    /// A server without a replica.
+    pub(super) fn alone(master: u64) -> Self {
+        Self { masters: vec![master], form: Form::Alone, ..Self::default() }
+    }
+
+    pub(super) fn has_slots(&self) -> bool {
+        matches!(self.form, Form::Slots)
     }
 
     pub(super) fn is_master(&self, place: u64) -> bool {
@@ -100,7 +133,7 @@ impl Cluster {
         self.masters[self.shard(slot_of(key))] == place
     }
 
-    fn shard(&self, slot: u16) -> usize {
+    pub(super) fn shard(&self, slot: u16) -> usize {
         let at_first = usize::from(slot) * self.masters.len() / SLOTS;
         self.moved.get(&slot).copied().unwrap_or(at_first)
     }
@@ -117,21 +150,43 @@ impl Cluster {
         }
     }
 
-    /// Whether no slot moves, no replica lags, and no master is gone.
-    fn is_calm(&self) -> bool {
+    /// Whether no slot moves, no copy lags, and no master is gone.
+    pub(super) fn is_calm(&self) -> bool {
         self.moving.is_none() && self.lagging.is_none() && self.former.is_none() && !self.lacks_master
     }
 
-    fn tell_sentinels(&mut self, world: &World, master: u64, is_gone: bool) {
-        if let Some(sentinels) = &mut self.sentinels {
+    pub(super) fn tell_sentinels(&mut self, world: &World, master: u64, is_gone: bool) {
+        if let Form::Sentinels(sentinels) = &mut self.form {
             sentinels.hear(world, master, self.epoch, is_gone);
         }
     }
 
-    /// How many replicas have all writes of a member.
-    pub(super) fn copies(&self, place: u64) -> i64 {
-        let lags = self.lagging.as_ref().is_some_and(|(shard, ..)| self.masters[*shard] == place);
-        i64::from(!lags && !self.is_former(place))
+    /// A copy of what a shard's master knows gets no writes from now on.
+    pub fn begin_to_lag(&mut self, shard: usize, backup: Backup, data: &Data) {
+        self.lagging = Some(Lagging { shard, backup, data: data.clone(), queue: Queue::default() });
+    }
+
+    /// The reply of a member to `WAIT` or `WAITAOF`, and whether the request waits for no more.
+    pub fn copies(&self, place: u64, request: &[Vec<u8>]) -> (Reply, bool) {
+        let lags = |backup| {
+            let of_master = self.lagging.as_ref().filter(|lagging| self.masters[lagging.shard] == place);
+            of_master.is_some_and(|lagging| lagging.backup == backup)
+        };
+        let has_replica = !matches!(self.form, Form::Alone) && !self.is_former(place) && !lags(Backup::Replica);
+        let wanted = |at: usize| request.get(at).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
+        let reached = if request[0].eq_ignore_ascii_case(b"WAITAOF") {
+            vec![!lags(Backup::Disk), has_replica && !lags(Backup::DiskOfReplica)]
+        } else {
+            vec![has_replica]
+        };
+        let counts: Vec<i64> = reached.into_iter().map(i64::from).collect();
+        let suffices = counts.iter().zip(1..).all(|(count, at)| Some(*count) >= wanted(at));
+        let reply = if let [one] = counts[..] {
+            Reply::Int(one)
+        } else {
+            Reply::List(counts.into_iter().map(Reply::Int).collect())
+        };
+        (reply, suffices)
     }
 
     /// A slot begins to move. Returns the places of the members that lose it and get it.
@@ -156,7 +211,7 @@ impl Cluster {
         if self.is_former(place) && self.master_for(place, self.shard(slot)) == place {
             return None;
         }
-        if self.sentinels.is_some() {
+        if !self.has_slots() {
             return (!self.is_master(place)).then(|| READ_ONLY.to_owned());
         }
         if keys.iter().any(|key| slot_of(key) != slot) {
@@ -247,7 +302,7 @@ impl State {
 
     /// The reply to a word about the cluster.
     pub(super) fn about_cluster(&self, world: &World, number: u64, word: &str) -> Reply {
-        let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.sentinels.is_none()) else {
+        let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.has_slots()) else {
             return Reply::error("ERR This instance has cluster support disabled");
         };
         match word {
@@ -306,107 +361,6 @@ impl State {
             self.end_subscriptions(server, world, former, |channel| slot_of(channel) == slot);
         }
     }
-
-    /// A replica gets no writes for a while, at whose end its master may be gone.
-    pub(super) fn lag(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.is_calm()) else {
-            return;
-        };
-        let shard = world.below(cluster.masters.len() as u64) as usize;
-        cluster.lagging = Some((shard, self.scripts.data().lock().clone(), self.queue.clone()));
-        world.tell(format_args!("the replica of shard {shard} lags"));
-        let server = Arc::clone(server);
-        world.at(Duration::from_millis(world.below(8_000)), move |world| {
-            let mut state = server.0.lock();
-            let Some(cluster) = &mut state.cluster else { return };
-            if cluster.lacks_master || world.below(2) == 0 {
-                cluster.lagging = None;
-                world.tell(format_args!("the replica of shard {shard} has all writes"));
-            } else {
-                let soon = Duration::from_millis(100 + world.below(500));
-                let goes_on = (world.below(2) == 0).then(|| Duration::from_millis(world.below(20_000)));
-                state.end_master(&server, world, shard, soon, goes_on);
-            }
-        });
-    }
-
-    /// A master ends, and its replica takes over a while later.
-    pub(super) fn replace(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.is_calm()) {
-            let shard = world.below(cluster.masters.len() as u64) as usize;
-            let delay = Duration::from_millis(100 + world.below(5_000));
-            self.end_master(server, world, shard, delay, None);
-        }
-    }
-
-    /// A master ends, at once or a while after its replica has taken over.
-    fn end_master(
-        &mut self,
-        server: &Arc<Server>,
-        world: &Arc<World>,
-        shard: usize,
-        delay: Duration,
-        goes_on: Option<Duration>,
-    ) {
-        let Some(cluster) = &mut self.cluster else { return };
-        let place = cluster.masters[shard];
-        cluster.lacks_master = true;
-        cluster.is_down = world.below(3) == 0;
-        cluster.tell_sentinels(world, place, true);
-        world.tell(format_args!("the master of shard {shard} ends, and its replica takes over in {delay:?}"));
-        let away = delay + Duration::from_millis(world.below(15_000));
-        if goes_on.is_none() {
-            self.end(world, place, away);
-        }
-        let server = Arc::clone(server);
-        world.at(delay, move |world| {
-            let mut state = server.0.lock();
-            let state = &mut *state;
-            let Some(cluster) = &mut state.cluster else { return };
-            cluster.masters[shard] = std::mem::replace(&mut cluster.replica, place);
-            cluster.epoch += 1;
-            (cluster.lacks_master, cluster.is_down) = (false, false);
-            cluster.tell_sentinels(world, cluster.masters[shard], false);
-            world.tell(format_args!("the replica of shard {shard} has taken over"));
-            if let Some(goes_on) = goes_on {
-                world.tell(format_args!("the former master goes on for {goes_on:?}"));
-                let mut data = state.scripts.data().lock().clone();
-                data.is_full = false;
-                cluster.former = Some(Former { place, shard, data });
-                let server = Arc::clone(&server);
-                world.at(goes_on, move |world| server.0.lock().end_former(world, away));
-            }
-            state.lose_writes(shard);
-        });
-    }
-
-    fn end_former(&mut self, world: &World, away: Duration) {
-        if let Some(former) = self.cluster.as_mut().and_then(|cluster| cluster.former.take()) {
-            world.tell(format_args!("the former master ends at {}", former.place));
-            self.end(world, former.place, away);
-        }
-    }
-}
-
-impl State {
-    /// What the replica of a shard lacked is lost, if it lagged.
-    fn lose_writes(&mut self, shard: usize) {
-        let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some((_, lacking, queue)) = cluster.lagging.take_if(|(lagging, ..)| *lagging == shard) else { return };
-        let is_here = |key: &[u8]| cluster.shard(slot_of(key)) == shard;
-        self.scripts.data().lock().restore(&lacking, is_here);
-        if is_here(b"fair") {
-            self.queue = queue;
-        }
-    }
-}
-
-/// For how many nanoseconds a request waits for replicas in vain.
-pub(super) fn wait_for_replicas(request: &[Vec<u8>], reply: &[Reply]) -> Nanos {
-    let [word, _, millis] = request else { return 0 };
-    let is_vain = word.eq_ignore_ascii_case(b"WAIT") && reply == [Reply::Int(0)];
-    let millis = std::str::from_utf8(millis).ok().filter(|_| is_vain).and_then(|millis| millis.parse::<u64>().ok());
-    millis.unwrap_or(0) * 1_000_000
 }
 
 /// The keys and sharded channels of a request.
@@ -464,6 +418,7 @@ const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 const WITHOUT_KEYS: &[&str] = &[
     "WAIT",
+    "WAITAOF",
     "ASKING",
     "CLIENT",
     "CLUSTER",

@@ -34,7 +34,6 @@ impl State {
                 }
                 Reply::Status("OK")
             }
-            ["WAIT", ..] => Reply::Int(self.cluster.as_ref().map_or(0, |cluster| cluster.copies(place_of(number)))),
             ["CLUSTER", word] => self.about_cluster(world, number, word),
             ["SENTINEL", word] => self.about_master(world, number, word),
             ["CLIENT", "SETNAME"] => Reply::Status("OK"),
@@ -80,7 +79,7 @@ impl State {
         let proto = Reply::Int(2);
         let place = place_of(number);
         let mode = match &self.cluster {
-            Some(cluster) if cluster.sentinels.is_none() => "cluster",
+            Some(cluster) if cluster.has_slots() => "cluster",
             _ if Sentinels::is_one(place) => "sentinel",
             _ => "standalone",
         };

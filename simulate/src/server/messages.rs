@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockson_world::World;
 
-use super::cluster::{place_of, wait_for_replicas};
+use super::cluster::place_of;
 use super::commands::keys_of;
 use super::{Connection, INVALIDATIONS, Server, State, clock, delay};
 use crate::data::{Published, Touch};
@@ -111,18 +111,8 @@ impl State {
         });
     }
 
-    /// Sends the answer, after the wait for replicas if that is in vain.
-    pub(super) fn send_answer(
-        &mut self,
-        server: &Arc<Server>,
-        world: &Arc<World>,
-        number: u64,
-        request: &[Vec<u8>],
-        answer: &[Reply],
-    ) {
-        if let Some(connection) = self.connections.get_mut(&number) {
-            connection.last = connection.last.max(world.now() + wait_for_replicas(request, answer));
-        }
+    /// Sends the parts of an answer.
+    pub(super) fn send_answer(&mut self, server: &Arc<Server>, world: &Arc<World>, number: u64, answer: &[Reply]) {
         answer.iter().for_each(|reply| self.send_to(server, world, number, reply));
     }
 

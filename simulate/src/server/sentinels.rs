@@ -2,7 +2,7 @@
 
 use lockson_world::{Nanos, World};
 
-use super::cluster::{id, place_of, port};
+use super::cluster::{Form, id, place_of, port};
 use super::{Member, Server, State};
 use crate::reply::Reply;
 
@@ -75,9 +75,10 @@ impl Server {
 impl State {
     /// The reply to a word about the master.
     pub(super) fn about_master(&self, world: &World, number: u64, word: &str) -> Reply {
-        let sentinels = self.cluster.as_ref().and_then(|cluster| cluster.sentinels.as_ref());
-        match (sentinels, place_of(number)) {
-            (Some(sentinels), place) if Sentinels::is_one(place) => sentinels.answer(place, word, world.now()),
+        match (self.cluster.as_ref().map(|cluster| &cluster.form), place_of(number)) {
+            (Some(Form::Sentinels(sentinels)), place) if Sentinels::is_one(place) => {
+                sentinels.answer(place, word, world.now())
+            }
             _ => Reply::error("ERR unknown command"),
         }
     }
