@@ -19,5 +19,5 @@ pub mod trouble;
 
 pub use data::{Data, Touch};
 pub use reply::Reply;
-pub use server::{Backup, Cluster, Sentinels, slot_of};
+pub use server::{Backup, Cluster, Queue, Sentinels, slot_of};
 pub use tracking::Tracking;

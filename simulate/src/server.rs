@@ -5,6 +5,7 @@ mod commands;
 mod failover;
 mod messages;
 mod mishaps;
+mod moves;
 mod promises;
 mod queue;
 mod sentinels;
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 
 pub use self::cluster::{Backup, Cluster, cluster_url, slot_of};
 use self::cluster::{MEMBERS, place_of};
-use self::queue::Queue;
+pub use self::queue::Queue;
 pub use self::sentinels::{Sentinels, sentinel_url};
 use self::waits::Wait;
 use crate::data::Data;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lockson_harness::{RedisServer, RedisServerBuilder};
-use lockson_simulate::{Backup, Cluster, Data, Reply};
+use lockson_simulate::{Backup, Cluster, Data, Queue, Reply};
 use redis::Value;
 
 const REQUESTS: &[&str] = &["WAIT 1", "WAIT 2", "WAITAOF 1 1", "WAITAOF 0 1", "WAITAOF 1 0"];
@@ -44,7 +44,7 @@ fn copies_count_where_they_do_at_real_servers() {
         for lags in [None, Some(Backup::Disk), Some(Backup::DiskOfReplica), Some(Backup::Replica)] {
             let mut model = Cluster::default();
             if let Some(backup) = lags {
-                model.begin_to_lag(0, backup, &Data::default());
+                model.begin_to_lag(0, backup, &Data::default(), Queue::default());
             }
             let fsync = |lags| if lags { "no" } else { "always" };
             master.run(&["CONFIG", "SET", "appendfsync", fsync(lags == Some(Backup::Disk))]);

@@ -4,15 +4,13 @@
 //! A master with a replica and sentinels is a cluster of one shard that redirects nobody, and so is a server alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
 
 use lockson_world::{Nanos, World};
 
 use super::commands::keys_of;
 use super::queue::Queue;
 use super::sentinels::Sentinels;
-use super::{FIRST_PORT, Server, State};
+use super::{COUNTERS, FIRST_PORT, State};
 use crate::data::Data;
 use crate::reply::Reply;
 
@@ -24,10 +22,10 @@ pub struct Cluster {
     pub(super) replica: u64,
     pub(super) epoch: u64,
     /// Slots that are no more where they were at first, and their shards.
-    moved: BTreeMap<u16, usize>,
-    moving: Option<Moving>,
+    pub(super) moved: BTreeMap<u16, usize>,
+    pub(super) moving: Option<Moving>,
     /// The slot that has moved last, its former shard, and until when the other members do not know.
-    unheard: Option<(u16, usize, Nanos)>,
+    pub(super) unheard: Option<(u16, usize, Nanos)>,
     pub(super) lagging: Option<Lagging>,
     /// A master that goes on beside its replica, which has taken over.
     pub(super) former: Option<Former>,
@@ -53,6 +51,8 @@ pub(super) struct Lagging {
     pub(super) backup: Backup,
     pub(super) data: Data,
     pub(super) queue: Queue,
+    /// The slots that came to the shard meanwhile, of which it has nothing.
+    pub(super) came: BTreeSet<u16>,
 }
 
 /// Where a write is beside the memory of a master.
@@ -64,12 +64,12 @@ pub enum Backup {
 }
 
 /// A slot on its way from one shard to another.
-struct Moving {
-    slot: u16,
-    from: usize,
-    to: usize,
+pub(super) struct Moving {
+    pub(super) slot: u16,
+    pub(super) from: usize,
+    pub(super) to: usize,
     /// The keys that have moved, or were made at the new member.
-    arrived: BTreeSet<Vec<u8>>,
+    pub(super) arrived: BTreeSet<Vec<u8>>,
 }
 
 /// A master that does not know that another one has its shard. Its data is its own.
@@ -138,6 +138,13 @@ impl Cluster {
         self.moved.get(&slot).copied().unwrap_or(at_first)
     }
 
+    /// The shard whose master has a key.
+    fn shard_with(&self, key: &[u8]) -> usize {
+        let slot = slot_of(key);
+        let moving = self.moving.as_ref().filter(|moving| moving.slot == slot && moving.arrived.contains(key));
+        moving.map_or_else(|| self.shard(slot), |moving| moving.to)
+    }
+
     /// The shard of a slot, as far as this member knows.
     fn shard_for(&self, place: u64, slot: u16, now: Nanos) -> usize {
         let shard = self.shard(slot);
@@ -152,7 +159,20 @@ impl Cluster {
 
     /// Whether no slot moves, no copy lags, and no master is gone.
     pub(super) fn is_calm(&self) -> bool {
-        self.moving.is_none() && self.lagging.is_none() && self.former.is_none() && !self.lacks_master
+        !self.moves() && self.lagging.is_none() && self.has_masters()
+    }
+
+    /// Whether no master is gone, or goes on beside its replica.
+    pub(super) fn has_masters(&self) -> bool {
+        self.former.is_none() && !self.lacks_master
+    }
+
+    pub(super) fn moves(&self) -> bool {
+        self.moving.is_some()
+    }
+
+    pub(super) fn moves_counter(&self) -> bool {
+        self.moving.as_ref().is_some_and(|moving| has_counter(moving.slot))
     }
 
     pub(super) fn tell_sentinels(&mut self, world: &World, master: u64, is_gone: bool) {
@@ -162,8 +182,10 @@ impl Cluster {
     }
 
     /// A copy of what a shard's master knows gets no writes from now on.
-    pub fn begin_to_lag(&mut self, shard: usize, backup: Backup, data: &Data) {
-        self.lagging = Some(Lagging { shard, backup, data: data.clone(), queue: Queue::default() });
+    pub fn begin_to_lag(&mut self, shard: usize, backup: Backup, data: &Data, queue: Queue) {
+        let mut data = data.clone();
+        data.clear(|key| self.shard_with(key) != shard);
+        self.lagging = Some(Lagging { shard, backup, data, queue, came: BTreeSet::new() });
     }
 
     /// The reply of a member to `WAIT` or `WAITAOF`, and whether the request waits for no more.
@@ -316,51 +338,6 @@ impl State {
             _ => Reply::error("ERR unknown subcommand"),
         }
     }
-
-    /// The slot of some key begins to move, or nothing does.
-    pub(super) fn move_slot(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let names = self.scripts.data().lock().names();
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.is_calm() && !names.is_empty()) else {
-            return;
-        };
-        let slot = slot_of(names[world.below(names.len() as u64) as usize].as_bytes());
-        let by = 1 + world.below(cluster.masters.len() as u64 - 1) as usize;
-        let [from, to] = cluster.begin_to_move(slot, by);
-        world.tell(format_args!("slot {slot} moves from {from} to {to}"));
-        // Most slots move fast; some stay half moved.
-        let most = if world.below(4) == 0 { 8_000 } else { 100 };
-        for is_over in [false, true] {
-            let server = Arc::clone(server);
-            let delay = Duration::from_millis(world.below(most) + if is_over { most } else { 0 });
-            world.at(delay, move |world| server.0.lock().move_keys(&server, world, is_over));
-        }
-    }
-
-    /// Some keys of the moving slot arrive, or all, with which the slot has moved.
-    fn move_keys(&mut self, server: &Arc<Server>, world: &Arc<World>, is_over: bool) {
-        let names = self.scripts.data().lock().names();
-        let Some(moving) = self.cluster.as_mut().and_then(|cluster| cluster.moving.as_mut()) else { return };
-        let slot = moving.slot;
-        let left = names.into_iter().map(String::into_bytes).filter(|name| slot_of(name) == slot);
-        let left = left.filter(|name| !moving.arrived.contains(name));
-        let gone: Vec<Vec<u8>> = left.filter(|_| is_over || world.below(2) == 0).collect();
-        moving.arrived.extend(gone.iter().cloned());
-        for key in gone {
-            self.tell_of_change(server, world, key, None);
-        }
-        if !is_over {
-            return;
-        }
-        let Some(cluster) = &mut self.cluster else { return };
-        if let Some(Moving { from, to, .. }) = cluster.moving.take() {
-            cluster.moved.insert(slot, to);
-            cluster.epoch += 1;
-            cluster.unheard = Some((slot, from, world.now() + world.below(2_000_000_000)));
-            world.tell(format_args!("slot {slot} has moved"));
-            let former = cluster.masters[from];
-            self.end_subscriptions(server, world, former, |channel| slot_of(channel) == slot);
-        }
-    }
 }
 
 /// The keys and sharded channels of a request.
@@ -390,6 +367,10 @@ pub fn slot_of(key: &[u8]) -> u16 {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
     };
     tag.unwrap_or(key).iter().fold(0, step) % 16_384
+}
+
+pub(super) fn has_counter(slot: u16) -> bool {
+    COUNTERS.iter().any(|counter| slot_of(counter) == slot)
 }
 
 /// The place of the server of a connection.

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use lockson_world::World;
 
-use super::cluster::{Backup, Form, Former, Lagging, slot_of};
+use super::cluster::{Backup, Cluster, Form, Former, Lagging, slot_of};
+use super::queue::Queue;
 use super::{Server, State};
 
 impl State {
     /// A replica or a disk gets no writes for a while, at whose end nothing else may be left.
     pub(super) fn lag(&mut self, server: &Arc<Server>, world: &Arc<World>) {
-        let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.is_calm()) else {
-            return;
-        };
+        let may_lag =
+            |cluster: &&mut Cluster| cluster.has_masters() && cluster.lagging.is_none() && !cluster.moves_counter();
+        let Some(cluster) = self.cluster.as_mut().filter(may_lag) else { return };
         let shard = world.below(cluster.masters.len() as u64) as usize;
         let backup = match &cluster.form {
             Form::Alone => Backup::Disk,
             _ if self.faults.disks => [Backup::Disk, Backup::Replica, Backup::DiskOfReplica][world.below(3) as usize],
             _ => Backup::Replica,
         };
-        let (data, queue) = (self.scripts.data().lock().clone(), self.queue.clone());
-        cluster.lagging = Some(Lagging { shard, backup, data, queue });
+        cluster.begin_to_lag(shard, backup, &self.scripts.data().lock(), self.queue.clone());
         world.tell(format_args!("{backup:?} of shard {shard} lags"));
         // Disks are written once a second, most of the time.
         let most = if backup == Backup::Replica || world.below(2) == 0 { 8_000 } else { 1_000 };
@@ -29,7 +29,8 @@ impl State {
         world.at(Duration::from_millis(world.below(most)), move |world| {
             let mut state = server.0.lock();
             let Some(cluster) = &mut state.cluster else { return };
-            if cluster.lacks_master || world.below(2) == 0 {
+            // A master that ends while a slot moves leaves the slot to people.
+            if cluster.lacks_master || cluster.moves() || world.below(2) == 0 {
                 cluster.lagging = None;
                 world.tell(format_args!("{backup:?} of shard {shard} has all writes"));
                 state.end_waits(&server, world);
@@ -49,7 +50,7 @@ impl State {
         let (place, away) = (cluster.masters[shard], Duration::from_millis(world.below(3_000)));
         world.tell(format_args!("the master of shard {shard} crashes, and is back in {away:?}"));
         self.end(world, place, away);
-        self.lose_writes(shard);
+        self.lose_writes(world, shard);
     }
 
     /// A master ends, and its replica takes over a while later.
@@ -98,7 +99,7 @@ impl State {
                 let server = Arc::clone(&server);
                 world.at(goes_on, move |world| server.0.lock().end_former(world, away));
             }
-            state.lose_writes(shard);
+            state.lose_writes(world, shard);
         });
     }
 
@@ -110,15 +111,20 @@ impl State {
     }
 
     /// What the copy of a shard lacked is lost, if it lagged.
-    fn lose_writes(&mut self, shard: usize) {
+    fn lose_writes(&mut self, world: &World, shard: usize) {
         let Some(cluster) = self.cluster.as_mut() else { return };
-        let Some(Lagging { data, queue, .. }) = cluster.lagging.take_if(|lagging| lagging.shard == shard) else {
-            return;
-        };
+        let Some(lagging) = cluster.lagging.take_if(|lagging| lagging.shard == shard) else { return };
+        let Lagging { data, queue, came, .. } = lagging;
         let is_here = |key: &[u8]| cluster.shard(slot_of(key)) == shard;
-        self.scripts.data().lock().restore(&data, is_here);
+        let is_new = |key: &[u8]| came.contains(&slot_of(key));
+        let mut all = self.scripts.data().lock();
+        let lost = all.clear(is_new);
+        all.restore(&data, is_here);
+        drop(all);
         if is_here(b"fair") {
-            self.queue = queue;
+            self.queue = if is_new(b"fair") { Queue::default() } else { queue };
         }
+        // They had copies at the shard that they came from.
+        self.take_away(world, lost.into_iter());
     }
 }
