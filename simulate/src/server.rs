@@ -23,9 +23,9 @@ use lockson_world::{Nanos, Network, World};
 use parking_lot::Mutex;
 
 pub use self::cluster::{Backup, Cluster, cluster_url, slot_of};
-use self::cluster::{MEMBERS, place_of};
+use self::cluster::{Form, MEMBERS, place_of};
 pub use self::queue::Queue;
-pub use self::sentinels::{Sentinels, sentinel_url};
+pub use self::sentinels::{Sentinels, replicated_url, sentinel_url};
 use self::waits::Wait;
 use crate::data::Data;
 use crate::reply::{Reply, take_request};
@@ -203,9 +203,9 @@ impl Server {
     fn arrive(self: &Arc<Self>, world: &Arc<World>, number: u64) {
         let mut state = self.0.lock();
         let state = &mut *state;
-        let faults = state.faults_at(world, place_of(number));
         let Some(connection) = state.connections.get_mut(&number) else { return };
         let is_over = connection.read();
+        let faults = state.faults_at(world, number);
         while let Some(connection) = state.connections.get_mut(&number) {
             if connection.held_until > world.now() || connection.waits.is_some() || connection.requests.is_empty() {
                 break;
@@ -377,11 +377,17 @@ impl State {
         is_there
     }
 
-    /// What goes wrong at a server.
-    fn faults_at(&self, world: &World, place: u64) -> Faults {
-        match self.cluster.as_ref().is_some_and(|cluster| !cluster.is_master(place) && !cluster.has_slots()) {
+    /// What goes wrong with the next requests of a connection.
+    fn faults_at(&self, world: &World, number: u64) -> Faults {
+        let is_hello = |connection: &Connection| connection.requests.front().is_some_and(|words| words[0] == b"HELLO");
+        // Clients ask all the time which one is the master.
+        let is_look_up = match self.cluster.as_ref().map(|cluster| (&cluster.form, cluster)) {
+            Some((Form::Sentinels(_), cluster)) => !cluster.is_master(place_of(number)),
+            Some((Form::Nodes, _)) => self.connections.get(&number).is_some_and(is_hello),
+            _ => false,
+        };
+        match is_look_up {
             false => self.faults,
-            // Clients ask sentinels all the time.
             true if world.below(10) > 0 => Faults::default(),
             true => self.faults.on_the_way(),
         }

@@ -15,7 +15,7 @@ use crate::mistakes::MISTAKES;
 use crate::process::{Process, connect, url_of};
 use crate::reply::Reply;
 use crate::scene::{PERMITS, Scene};
-use crate::server::{Server, Servers, cluster_url, sentinel_url};
+use crate::server::{Server, Servers, cluster_url, replicated_url, sentinel_url};
 use crate::trouble::{Faults, Habits};
 
 /// Plays the story of a seed until `wanted` locks were taken. A broken promise ends the process with the story.
@@ -41,10 +41,12 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         let disks = javas == 0 && seed % 7 < 3 && !is_left_out("disks");
         let faults = Faults { disks, ..faults };
         let has_sentinels = is_cluster && seed % 5 == 4 && !is_left_out("sentinels");
-        let (faults, url) = match (is_cluster, has_sentinels) {
-            (true, true) => (Faults { moves: 0, ..faults }, sentinel_url()),
-            (true, false) => (faults, cluster_url()),
-            (false, _) => (faults.of_one_server(), url_of(0)),
+        let has_nodes = is_cluster && seed % 5 == 3 && !is_left_out("nodes");
+        let (faults, url) = match (is_cluster, has_sentinels, has_nodes) {
+            (true, true, _) => (Faults { moves: 0, ..faults }, sentinel_url()),
+            (true, _, true) => (Faults { moves: 0, ..faults }, replicated_url()),
+            (true, ..) => (faults, cluster_url()),
+            (false, ..) => (faults.of_one_server(), url_of(0)),
         };
         let durability = Durability::replicas(u8::from(is_cluster));
         let durability = if faults.disks { durability.with_fsync() } else { durability };
@@ -52,8 +54,8 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
         if is_cluster {
             server.become_cluster(world.below(2) == 0);
         }
-        if has_sentinels {
-            server.become_watched();
+        if has_sentinels || has_nodes {
+            server.become_pair(has_sentinels);
         }
         if !is_cluster && durability.is_some() {
             server.become_durable();

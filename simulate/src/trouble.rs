@@ -165,6 +165,7 @@ pub const TROUBLES: &[&str] = &[
     "disks",
     "cluster",
     "sentinels",
+    "nodes",
     "drift",
     "force",
     "close",

@@ -1,7 +1,7 @@
 //! The members of a cluster: which one has a slot, slots that move, members that are replaced.
 //!
 //! All members share the data, as if each were told of every write at once. A copy that lags keeps those of before.
-//! A master with a replica and sentinels is a cluster of one shard that redirects nobody, and so is a server alone.
+//! A master with a replica is a cluster of one shard that redirects nobody, and so is a server alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,8 @@ pub(super) enum Form {
     /// Members redirect them.
     Slots,
     Sentinels(Sentinels),
+    /// They ask all members which one is the master.
+    Nodes,
     /// There is one server, without a replica.
     Alone,
 }
@@ -99,9 +101,9 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// A master and its replica, which sentinels watch.
-    pub(super) fn watched([master, replica]: [u64; 2]) -> Self {
-        let form = Form::Sentinels(Sentinels::of(master));
+    /// A master and its replica, which sentinels watch, or nobody.
+    pub fn pair([master, replica]: [u64; 2], has_sentinels: bool) -> Self {
+        let form = if has_sentinels { Form::Sentinels(Sentinels::of(master)) } else { Form::Nodes };
         Self { masters: vec![master], replica, form, ..Self::default() }
     }
 
@@ -114,7 +116,7 @@ impl Cluster {
         matches!(self.form, Form::Slots)
     }
 
-    pub(super) fn is_master(&self, place: u64) -> bool {
+    pub fn is_master(&self, place: u64) -> bool {
         self.masters.contains(&place) || self.is_former(place)
     }
 

@@ -91,16 +91,31 @@ impl State {
             (cluster.lacks_master, cluster.is_down) = (false, false);
             cluster.tell_sentinels(world, cluster.masters[shard], false);
             world.tell(format_args!("the replica of shard {shard} has taken over"));
+            let mut data = state.scripts.data().lock().clone();
+            data.is_full = false;
+            let former = Former { place, shard, data };
             if let Some(goes_on) = goes_on {
-                world.tell(format_args!("the former master goes on for {goes_on:?}"));
-                let mut data = state.scripts.data().lock().clone();
-                data.is_full = false;
-                cluster.former = Some(Former { place, shard, data });
+                state.go_on(&server, world, former, goes_on, away);
+            } else if matches!(cluster.form, Form::Nodes) && state.faults.lags > 0 {
+                // Nobody has told it that it is a replica by now.
                 let server = Arc::clone(&server);
-                world.at(goes_on, move |world| server.0.lock().end_former(world, away));
+                world.at(away, move |world| {
+                    let goes_on = Duration::from_millis(world.below(5_000));
+                    server.0.lock().go_on(&server, world, former, goes_on, Duration::ZERO);
+                });
             }
             state.lose_writes(world, shard);
         });
+    }
+
+    /// A former master goes on, if there is no other one.
+    fn go_on(&mut self, server: &Arc<Server>, world: &Arc<World>, former: Former, goes_on: Duration, away: Duration) {
+        let is_one = |cluster: &&mut Cluster| cluster.has_masters() && cluster.replica == former.place;
+        let Some(cluster) = self.cluster.as_mut().filter(is_one) else { return };
+        world.tell(format_args!("the former master goes on for {goes_on:?}"));
+        cluster.former = Some(former);
+        let server = Arc::clone(server);
+        world.at(goes_on, move |world| server.0.lock().end_former(world, away));
     }
 
     fn end_former(&mut self, world: &World, away: Duration) {

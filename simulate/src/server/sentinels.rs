@@ -63,12 +63,12 @@ impl Sentinels {
 }
 
 impl Server {
-    /// From now on this is a master with a replica, which sentinels watch.
-    pub fn become_watched(&self) {
+    /// From now on this is a master with a replica, which sentinels watch, or nobody.
+    pub fn become_pair(&self, has_sentinels: bool) {
         let mut state = self.0.lock();
-        state.members =
-            REPLICATED.iter().chain(&Sentinels::PLACES).map(|place| (*place, Member::new(*place))).collect();
-        state.cluster = Some(super::Cluster::watched(REPLICATED));
+        let sentinels = Sentinels::PLACES.iter().filter(|_| has_sentinels);
+        state.members = REPLICATED.iter().chain(sentinels).map(|place| (*place, Member::new(*place))).collect();
+        state.cluster = Some(super::Cluster::pair(REPLICATED, has_sentinels));
     }
 }
 
@@ -88,6 +88,11 @@ impl State {
 pub fn sentinel_url() -> String {
     let hosts = Sentinels::PLACES.map(|place| format!("127.0.0.1:{}", port(place)));
     format!("redis+sentinel://{}/main", hosts.join(","))
+}
+
+/// The URL of a master and its replica without sentinels.
+pub fn replicated_url() -> String {
+    format!("redis+replicated://{}", REPLICATED.map(|place| format!("127.0.0.1:{}", port(place))).join(","))
 }
 
 /// The places of the master and the replica, as far as those of a cluster go.
