@@ -76,15 +76,53 @@ impl Java {
         self.was_awake(lock, began, true);
         let until = Arc::new(AtomicU64::new(sent + LEASE_NANOS));
         let number = scene.enter_as(name, lock != Lock::Read, Holder::Java(self.owner(), Arc::clone(&until)));
-        let outcome = self.stay(lock, &until);
+        let mut inside = (lock, number);
+        let outcome = self.stay(lock, &until).and_then(|()| self.take_again(&mut inside, &until));
+        let (lock, number) = inside;
         scene.leave(name, number);
         let is_held = scene.world.now() < until.load(Ordering::Relaxed);
         outcome?;
-        let was_there = self.unlock(lock)?;
+        let was_there = self.unlock(lock)? != Value::Nil;
         if !was_there && is_held && scene.is_quiet && scene.server.taken_away(&self.owner()).is_none() {
             scene.world.fail(format_args!("{} had {name} and has it no more", self.owner()));
         }
         Ok(())
+    }
+
+    /// Takes the lock again, once in three times, and gives back one of both holds. Whoever writes may read, and go on
+    /// reading.
+    fn take_again(&mut self, inside: &mut (Lock, u64), until: &Arc<AtomicU64>) -> Outcome<()> {
+        let (scene, lock) = (Arc::clone(&self.scene), inside.0);
+        if !scene.java_reenters || scene.world.below(3) > 0 {
+            return Ok(());
+        }
+        let inner = if lock == Lock::Write && scene.world.below(2) == 0 { Lock::Read } else { lock };
+        let is_held = scene.world.now() + SECOND < until.load(Ordering::Relaxed);
+        let Ok(sent) = self.try_lock(inner, 0)? else {
+            if is_held && scene.is_quiet && scene.server.taken_away(&self.owner()).is_none() {
+                scene.world.fail(format_args!("{} holds {}, and cannot take it again", self.owner(), lock.name()));
+            }
+            return if lock == Lock::Fair { self.give_up(1) } else { Ok(()) };
+        };
+        // Each hold of a reader has a time to live of its own.
+        if inner != Lock::Read {
+            until.store(sent + LEASE_NANOS, Ordering::Relaxed);
+        }
+        self.stay(lock, until)?;
+        if inner != lock && scene.world.below(2) == 0 {
+            scene.leave("shared", inside.1);
+            let until_read = Arc::new(AtomicU64::new(sent + LEASE_NANOS));
+            *inside = (inner, scene.enter_as("shared", false, Holder::Java(self.owner(), Arc::clone(&until_read))));
+            self.unlock(lock)?;
+            let outcome = self.stay(inner, &until_read);
+            until.store(until_read.load(Ordering::Relaxed), Ordering::Relaxed);
+            return outcome;
+        }
+        // The hold that was there before is gone.
+        if self.unlock(inner)? == Value::Int(1) && inner == lock && lock != Lock::Read {
+            until.store(0, Ordering::Relaxed);
+        }
+        self.stay(lock, until)
     }
 
     /// Waits by subscription. Returns when the request was sent that took the lock.
@@ -164,8 +202,8 @@ impl Java {
         }
     }
 
-    /// Returns whether the lock was there.
-    fn unlock(&mut self, lock: Lock) -> Outcome<bool> {
+    /// Returns 1 where the lock is free now, 0 where holds are left, nil where there was none.
+    fn unlock(&mut self, lock: Lock) -> Outcome<Value> {
         let owner = self.owner();
         let latch = format!("redisson_unlock_latch:{{{}}}:{}", lock.name(), new_uuid().simple());
         let channel = lock.channel();
@@ -185,9 +223,9 @@ impl Java {
                 self.run(scripts::UNLOCK_WRITE, &["shared", channel, &latch], &words)
             }
         };
-        let was_there = reply? != Value::Nil;
+        let reply = reply?;
         self.ask(redis::cmd("DEL").arg(&latch))?;
-        Ok(was_there)
+        Ok(reply)
     }
 
     /// A lock that is given back wakes its waiters.
@@ -280,6 +318,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const LEASE: &str = "30000";
 /// Redisson believes without end; here, for as long as Redis keeps the lock.
 const LEASE_NANOS: u64 = 30_000_000_000;
+const SECOND: u64 = 1_000_000_000;
 const RENEWED_MS: u64 = 10_000;
 /// The time to live of the mark of a release, ms.
 const LATCH: &str = "16000";

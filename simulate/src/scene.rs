@@ -48,6 +48,8 @@ pub struct Scene {
     pub is_over: AtomicBool,
     /// Whether a Java client takes locks, too.
     pub has_java: bool,
+    /// Whether it takes a lock again that it has.
+    pub java_reenters: bool,
     /// Whether threads take locks again inside, and extend them.
     pub has_sections: bool,
     /// The kinds that are taken, one phase after the other.

@@ -86,6 +86,7 @@ pub fn play(seed: u64, wanted: u64, is_noted: bool, without: &[String], mistake:
             is_over: AtomicBool::new(false),
             has_java: javas > 0,
             // Without a draw, too.
+            java_reenters: seed % 7 < 3 && !is_left_out("reentries"),
             has_sections: seed % 4 == 2 && !is_left_out("sections"),
             phases: kinds::draw(world, faults, !reds.is_empty(), without),
         });

@@ -173,6 +173,7 @@ pub const TROUBLES: &[&str] = &[
     "within",
     "sections",
     "java",
+    "reentries",
 ];
 
 /// What users do beside taking locks, each once in so many acts; zero is never.
