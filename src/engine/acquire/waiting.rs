@@ -324,7 +324,7 @@ impl<'a> Waiting<'a> {
     /// during a wait that lasts that the server is no replica by now.
     fn tell_wait(&mut self) {
         let now = Instant::now();
-        if self.role_due <= now {
+        if self.role_due <= now && self.position.as_ref().is_none_or(Position::may_ask) {
             self.role_due = now.after(self.engine.config.watchdog_timeout);
             let limit = now.after(self.engine.config.command_timeout / PARTS_OF_A_CHECK);
             self.node.server.check_role(self.deadline.sooner(limit));

@@ -32,9 +32,7 @@ fn a_replica_has_the_locks_of_its_dead_master() {
     let scene = Scene::new();
     let waits = scene.fail_over(scene.cluster.masters()[0]);
     assert!(waits.iter().all(|wait| *wait < ms(2_000)), "{waits:?}");
-    eventually(SOON, "who does not listen there tells it", || {
-        scene.events.count_of("heard again") > 0
-    });
+    eventually(SOON, "who does not listen there tells it", || scene.events.count_of("heard again") > 0);
 }
 
 #[test]
