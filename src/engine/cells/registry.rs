@@ -60,7 +60,8 @@ impl SameKey {
             Self::One(one) if ptr::eq(&*one, hold) => (Some(one), None),
             Self::One(_) => (None, Some(self)),
             Self::Several(mut holds) => {
-                let place = holds.iter().position(|other| ptr::eq(&**other, hold));
+                // The newest is given back first where sections are nested.
+                let place = holds.iter().rposition(|other| ptr::eq(&**other, hold));
                 let removed = place.map(|place| holds.remove(place));
                 let rest = if holds.len() > 1 { Some(Self::Several(holds)) } else { holds.pop().map(Self::One) };
                 (removed, rest)
