@@ -1,7 +1,7 @@
 //! Exactly once: sends a request, and after a missing reply fences the request and repeats it.
 
 use std::sync::Arc;
-use std::{ptr, slice};
+use std::{iter, ptr, slice};
 
 use crate::conn::{Redirect, Request, Response, Route, Topology, ask, by_server, gather, side_by_side};
 use crate::engine::caller::Caller;
@@ -112,8 +112,8 @@ impl<'a, T> Outgoing<'a, T> {
 }
 
 /// Sends several calls at once: one round trip where every server answers. Each call has its own bounds and its own
-/// history. A connection with several unanswered copies is fenced once. Where a call has several round trips, the calls go
-/// one by one to each server, all servers side by side. Returns the answers in the order of the calls.
+/// history. A connection with several unanswered copies is fenced once. Calls of several round trips go one by one to
+/// each server, all servers side by side. Returns the answers in the order of the calls.
 pub(crate) fn send_all<T: Send>(outgoing: Vec<Outgoing<'_, T>>, caller: Option<&Caller<'_>>) -> Vec<SendResult<T>> {
     let now = Instant::now();
     let mut all: Vec<_> = outgoing.into_iter().map(|one| (Sending::new(one, now), None)).collect();
@@ -143,12 +143,14 @@ fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>
         Next::Send(limits) => Some((place, sending, limits)),
         _ => None,
     });
-    let ready: Vec<_> = ready.collect();
-    let outcomes = if ready.iter().all(|(_, sending, _)| sending.is_one_request()) {
-        attempt_share(&ready)
+    let (single, several): (Vec<_>, Vec<_>) = ready.partition(|(_, sending, _)| sending.is_one_request());
+    let outcomes = if several.is_empty() {
+        attempt_share(&single)
     } else {
-        let shares = by_server(ready.into_iter().map(|one| (one.1.route().server, one)));
-        side_by_side(&shares, |(_, share)| attempt_share(share)).into_iter().flatten().collect()
+        let several = by_server(several.into_iter().map(|one| (one.1.route().server, one)));
+        let shares = iter::once(single).chain(several.into_iter().map(|(_, share)| share));
+        let shares: Vec<_> = shares.filter(|share| !share.is_empty()).collect();
+        side_by_side(&shares, |share| attempt_share(share)).into_iter().flatten().collect()
     };
     let any = !outcomes.is_empty();
     for (place, outcome) in outcomes {
@@ -158,8 +160,8 @@ fn attempt_all<T: Send>(all: &mut [Attempted<'_, T>], caller: Option<&Caller<'_>
     any
 }
 
-/// Sends calls of one request together, or the calls for one server one by one. Returns the outcomes with the places of
-/// the calls.
+/// Sends calls of one request together, or the calls of several round trips for one server. Returns the outcomes with
+/// the places of the calls.
 fn attempt_share<T: Send>(share: &[(usize, &Sending<'_, T>, Limits)]) -> Vec<(usize, Response<T>)> {
     if share.iter().all(|(_, sending, _)| sending.is_one_request()) {
         let places = share.iter().map(|(place, ..)| *place);

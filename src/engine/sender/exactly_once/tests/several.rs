@@ -85,19 +85,32 @@ fn calls_without_faults_take_one_round_trip() {
     assert!(send_all::<bool>(vec![], None).is_empty());
 }
 
+fn several_round_trips(key: &str) -> Call<bool> {
+    let name = LockName::new(key).unwrap();
+    Call::with_round_trips(&name.clone(), move |send, _| {
+        SCRIPT.call(&name, &[name.key()], |_| Some(true)).run(send, PubSub::Plain)
+    })
+}
+
 #[test]
 fn calls_of_several_round_trips_wait_for_no_other_server() {
     let (_mute, sick) = served(|_| Reaction::Mute);
     let (well, healthy) = served(|_| ONE);
-    let name = LockName::new("b").unwrap();
-    let several = Call::with_round_trips(&name.clone(), move |send, _| {
-        SCRIPT.call(&name, &[name.key()], |_| Some(true)).run(send, PubSub::Plain)
-    });
-    let (begun, single) = (Instant::now(), calls(&["a"]));
+    let (begun, single, several) = (Instant::now(), calls(&["a"]), several_round_trips("b"));
     let sends = vec![send(&sick, &single[0], within(TIMEOUT)), send(&healthy, &several, within(TIMEOUT))];
     let answers = send_all(sends, None);
     assert!(answers[0].is_err() && answers[1].as_ref().unwrap().sent <= begun.after(TIMEOUT / 4));
     assert_eq!(asked(&well), ["EVALSHA b"]);
+}
+
+#[test]
+fn calls_of_one_request_go_together_beside_round_trips() {
+    let (server, topology) = served(|_| ONE);
+    let (single, several) = (calls(&["a", "c"]), several_round_trips("b"));
+    let sends = [&single[0], &several, &single[1]].map(|call| send(&topology, call, within(SOON)));
+    assert!(send_all(sends.into(), None).into_iter().all(|answer| answer.is_ok()));
+    let asked = asked(&server).join(", ");
+    assert!(asked.contains("EVALSHA a, EVALSHA c"), "{asked}");
 }
 
 #[test]
