@@ -12,7 +12,7 @@ use crate::engine::keeper::partial::PartRelease;
 use crate::engine::parts::Engine;
 use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::engine::sender::node::Node;
-use crate::error::{Loss, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockReleased, Observer};
 use crate::kinds::Queueing;
 use crate::name::LockName;
@@ -171,6 +171,7 @@ impl Engine {
                 }
                 Err(self.keeper.lost(hold, loss))
             }
+            Release::Unknown => Err(Error::new(ErrorKind::NotHeld, "this hold was given back already")),
         };
         Begun::Over(outcome.map_err(|error| error.about_a(hold.kind.noun(), &hold.name)))
     }

@@ -95,6 +95,8 @@ pub(crate) enum Release {
     Last,
     /// The hold was lost before; fields in Redis may have to be removed.
     Lost(Loss),
+    /// The guard was released already: by an observer, in the middle of a release of several locks.
+    Unknown,
 }
 
 /// The part of a hold that stays after a partial release.
@@ -203,12 +205,16 @@ impl Ledger {
         }
     }
 
-    /// Releases one guard, once: each has its number for itself and moves it here, and a hold without guards is in no
-    /// registry.
+    /// Releases one guard.
     pub(crate) fn release(&mut self, guard: GuardNumber, now: Instant) -> Release {
-        self.dismiss(guard);
-        if let Phase::Lost(loss) = self.look(now) {
-            return Release::Lost(loss);
+        let phase = self.look(now);
+        if !self.dismiss(guard) {
+            return Release::Unknown;
+        }
+        match phase {
+            Phase::Lost(loss) => return Release::Lost(loss),
+            Phase::Releasing | Phase::Done => return Release::Unknown,
+            Phase::Live => {}
         }
         if self.guards.is_empty() && !self.is_kept(now) {
             self.phase = Phase::Releasing;
@@ -385,8 +391,10 @@ impl Ledger {
         number
     }
 
-    fn dismiss(&mut self, guard: GuardNumber) {
+    fn dismiss(&mut self, guard: GuardNumber) -> bool {
+        let before = self.guards.len();
         self.guards.retain(|entry| entry.number != guard);
+        self.guards.len() < before
     }
 
     /// The latest end that was promised to any guard.

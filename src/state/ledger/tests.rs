@@ -33,8 +33,7 @@ fn watched() -> (Ledger, GuardNumber) {
 /// Releases a guard of several at once.
 fn partial(ledger: &mut Ledger, guard: GuardNumber, now: Instant) -> (Counts, Lease) {
     assert_eq!(ledger.release(guard, now), Release::Partial);
-    let (counts, lease) = ledger.remaining(now).unwrap();
-    (counts, lease)
+    ledger.remaining(now).unwrap()
 }
 
 #[test]
@@ -166,6 +165,16 @@ fn a_release_under_way_cannot_be_lost() {
     assert_eq!(ledger.renewal(at(20)), None);
     ledger.step(Phase::Releasing, Phase::Done);
     assert_eq!(ledger.look(at(40_000)), Phase::Done);
+}
+
+#[test]
+fn a_guard_is_released_once() {
+    let (mut ledger, outer) = watched();
+    let inner = ledger.reentered(at(10), at(10), lease(30_000), Side::Exclusive, RENEWED).unwrap();
+    assert_eq!(ledger.release(inner, at(20)), Release::Partial);
+    assert_eq!(ledger.release(inner, at(20)), Release::Unknown, "the other guard keeps its hold");
+    assert_eq!(ledger.release(outer, at(30)), Release::Last);
+    assert_eq!(ledger.release(outer, at(30)), Release::Unknown);
 }
 
 #[test]
@@ -326,6 +335,7 @@ proptest::proptest! {
                         }
                         Release::Last => { key_ends = now; ledger.step(Phase::Releasing, Phase::Done); }
                         Release::Lost(_) => {}
+                        Release::Unknown => proptest::prop_assert!(false, "a live guard is known"),
                     }
                 }
             }

@@ -123,6 +123,7 @@ impl World {
                 self.registry.remove(&self.held[which].hold);
             }
             Release::Lost(_) => {}
+            Release::Unknown => panic!("a guard that is there is known"),
         }
     }
 
