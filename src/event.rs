@@ -135,7 +135,8 @@ observer! {
         fn listening_failed(&self, event: &ServerTrouble);
 
         /// The listening connection to a server hears messages again after [`listening_failed`](Self::listening_failed),
-        /// or nothing is left to listen to there: a client without waiters and watched holds does not listen.
+        /// or a cluster has left the server. A client without waiters and watched holds does not listen, and learns of the
+        /// end of an outage with its next one.
         fn listening_recovered(&self, event: &ServerRecovered);
     }
 }
@@ -449,7 +450,7 @@ record! {
         /// The server, without credentials.
         server: String => [&str],
         /// The duration of the failure, from the first failed request to the first reply, or from the first failure of
-        /// the listening connection to the first subscription.
+        /// the listening connection to the first subscription. On a cluster also until the server was left.
         outage: Duration => [Duration],
     }
 

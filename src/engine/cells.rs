@@ -92,6 +92,10 @@ mod tests {
 
     impl Reports for Nobody {
         fn take(&self, _: &Arc<Server>, _: Report) {}
+
+        fn has_left(&self, _: &Arc<Server>) -> bool {
+            false
+        }
     }
 
     #[test]

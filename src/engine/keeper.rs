@@ -150,6 +150,11 @@ impl Keeper {
 }
 
 impl Reports for Weak<Keeper> {
+    fn has_left(&self, server: &Arc<Server>) -> bool {
+        let servers = self.upgrade().map(|keeper| keeper.sender.topology.servers());
+        servers.is_some_and(|servers| !servers.iter().any(|other| Arc::ptr_eq(other, server)))
+    }
+
     fn take(&self, server: &Arc<Server>, report: Report) {
         let Some(keeper) = self.upgrade() else { return };
         let Keeper { config, sender, cells, .. } = &*keeper;

@@ -62,6 +62,9 @@ pub(crate) enum Report {
 /// The receiver of the reports of all servers.
 pub(crate) trait Reports: std::fmt::Debug + Send + Sync {
     fn take(&self, server: &Arc<Server>, report: Report);
+
+    /// Whether the server stores no keys any more.
+    fn has_left(&self, server: &Arc<Server>) -> bool;
 }
 
 /// A place of a waiter on a channel; dropping it leaves the channel.
@@ -229,14 +232,15 @@ impl Audience for Hub {
             return Demand::Redial;
         }
         let demand = state.channels.demand(now);
-        let mut failed_since = None;
         if demand == Demand::Close {
-            (state.waker, failed_since) = (None, state.failing_since.take());
+            state.waker = None;
         }
         self.live.store(state.channels.len(), Ordering::Release);
         drop(state);
-        // Nobody listens here any more: on a cluster another server may have the locks.
-        self.recovered(failed_since);
+        if demand == Demand::Close && self.reports.has_left(&self.server) {
+            let failed_since = self.state.lock().failing_since.take();
+            self.recovered(failed_since);
+        }
         demand
     }
 

@@ -34,6 +34,10 @@ struct Nobody;
 
 impl Reports for Nobody {
     fn take(&self, _: &Arc<Server>, _: Report) {}
+
+    fn has_left(&self, _: &Arc<Server>) -> bool {
+        false
+    }
 }
 
 struct Caller {
