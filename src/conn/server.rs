@@ -138,7 +138,7 @@ impl Server {
             return;
         }
         let told = self.questions(Limits::by(deadline), |send| Ok(Hello::read(&ask(send, redis::cmd("HELLO"))?)));
-        if told.is_ok_and(|told| told.is_master() == Some(false)) {
+        if told.is_ok_and(|told| told.check(&self.dialer.label, Purpose::Locks, false).is_err()) {
             self.leave_replica();
         }
     }

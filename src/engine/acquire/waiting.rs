@@ -324,10 +324,13 @@ impl<'a> Waiting<'a> {
     /// during a wait that lasts that the server is no replica by now.
     fn tell_wait(&mut self) {
         let now = Instant::now();
-        if self.role_due <= now && self.position.as_ref().is_none_or(Position::may_ask) {
+        // Others ask by requests that write, or wait no longer than a lease.
+        if self.role_due <= now && self.position.as_ref().map_or(self.label.is_none(), Position::may_ask) {
             self.role_due = now.after(self.engine.config.watchdog_timeout);
             let limit = now.after(self.engine.config.command_timeout / PARTS_OF_A_CHECK);
-            self.node.server.check_role(self.deadline.sooner(limit));
+            if self.deadline.sooner(limit) == limit && self.caller.check().is_ok() {
+                self.node.server.check_role(limit);
+            }
         }
         let Some(kind) = self.label else { return };
         let Asker { owner, thread, .. } = &self.asker;
