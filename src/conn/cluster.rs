@@ -99,10 +99,13 @@ impl Cluster {
             return Redirect::Later;
         };
         let number = state.number(&place, &self.0);
+        let server = Arc::clone(&state.servers[number.0]);
         if !asking {
             state.map.moved(Slot(slot), number);
+        } else if !state.members.contains(&number) {
+            // A node that was made anew there gets its first slot: the map does not name it before.
+            *server.dialer.node.lock() = None;
         }
-        let server = Arc::clone(&state.servers[number.0]);
         Redirect::Elsewhere(Route { server, asking })
     }
 }

@@ -194,9 +194,10 @@ fn accept(shared: &Shared, told: &MemberView) {
     let others = servers.iter().filter(|server| !masters.contains(&server.number()));
     let left: Vec<_> = others.map(|server| (Arc::clone(server), refreshing.doubts(server.number()))).collect();
     refreshing.doubted.retain(|(member, _)| masters.contains(member));
-    for (place, number) in numbers.iter() {
-        // Another node may have a place that the map does not name any more.
-        *servers[number.0].dialer.node.lock() = told.ids.get(place).map(|id| id.as_str().into());
+    for (place, id) in &told.ids {
+        if let Some(number) = numbers.get(place) {
+            *servers[number.0].dialer.node.lock() = Some(id.as_str().into());
+        }
     }
     drop(state);
     // Closing connections takes calls of the system. For the answers of a mute server nothing waits any longer.
