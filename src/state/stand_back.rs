@@ -213,12 +213,12 @@ impl Turn {
     /// Records the owner that a check found, or `None` for an owner of this process.
     pub(crate) fn looked(&mut self, owner: Option<&str>, began: Instant, now: Instant) {
         // On a slow link a check takes longer than the pause.
-        let between = BETWEEN_LOOKS + began.until(now).saturating_sub(PATIENCE) * REST_FOR_A_SLOW_LOOK;
-        self.next_look = now.after(between);
+        let rested = now.after(began.until(now).saturating_sub(PATIENCE) * REST_FOR_A_SLOW_LOOK);
+        self.next_look = rested.after(BETWEEN_LOOKS);
         if let Some(owner) = owner {
             // The interval changes: with a constant interval, threads that hold in rotation would hide each other.
             self.sights = (self.sights + 5) % 8;
-            self.next_look = now.after(between * (1 + self.sights));
+            self.next_look = rested.after(BETWEEN_LOOKS * (1 + self.sights));
             self.seen.push_back((thread_of(owner), now));
             if self.seen.len() > MOST_SEEN {
                 self.seen.pop_front();
