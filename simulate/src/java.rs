@@ -120,6 +120,9 @@ impl Java {
         }
         // The hold that was there before is gone.
         if self.unlock(inner)? == Value::Int(1) && inner == lock && lock != Lock::Read {
+            if is_held && scene.is_quiet && scene.server.taken_away(&self.owner()).is_none() {
+                scene.world.fail(format_args!("{} had {} when it took it again", self.owner(), lock.name()));
+            }
             until.store(0, Ordering::Relaxed);
         }
         self.stay(lock, until)
