@@ -308,7 +308,6 @@ impl Semaphore {
         self.0.once(&|name, once| once::delete(name, once, &[], "", ""))
     }
 
-    /// Names the semaphore in the error of a check that needs no client.
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {
         self.0.about(query::check_taking(permits, query::MOST_PERMITS))?;
         self.0.ask(|engine, name| {
