@@ -19,6 +19,7 @@ use crate::cancel::Cancel;
 use crate::time::Instant;
 
 const START: Instant = Instant::from_millis(1_000_000);
+const NEVER: Instant = Instant::from_millis(u64::MAX);
 
 /// Runs a scene under many random schedules, and under as many that let one thread starve the others.
 fn check(schedules: usize, scene: impl Fn() + Copy + Send + Sync + 'static) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
-use super::{START, check};
+use super::{NEVER, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
@@ -50,7 +50,7 @@ impl Scene {
             if cancel.is_cancelled() {
                 return false;
             }
-            bell.wait(START);
+            bell.wait(NEVER);
         }
     }
 }

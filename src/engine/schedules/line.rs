@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{START, all_call, check};
+use super::{NEVER, all_call, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
@@ -41,7 +41,7 @@ fn take(scene: &Scene, cancel: &Cancel) -> bool {
         if cancel.is_cancelled() {
             return false;
         }
-        bell.wait(START);
+        bell.wait(NEVER);
     }
     drop(place);
     scene.redis.lock().inside += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
-use super::{START, all_call, check};
+use super::{NEVER, START, all_call, check};
 use crate::bell::Bell;
 use crate::cancel::Cancel;
 use crate::engine::cells::queues::Queues;
@@ -98,7 +98,7 @@ impl Scene {
                 break false;
             }
             successor.falls_asleep();
-            bell.wait(START);
+            bell.wait(NEVER);
         };
         drop(line);
         if !granted {
