@@ -22,8 +22,8 @@ impl Normal {
     /// A key, a field or a channel.
     pub(crate) fn text(&mut self, raw: &[u8]) -> String {
         match std::str::from_utf8(raw) {
-            Ok(text) => self.without_owners(text).replace(&self.name, "N"),
-            Err(_) => self.permit(raw),
+            Ok(text) if !text.contains(char::is_control) => self.without_owners(text).replace(&self.name, "N"),
+            _ => self.permit(raw),
         }
     }
 
@@ -133,6 +133,7 @@ mod tests {
         assert_eq!(normal.text(format!("{two}.9:write").as_bytes()), "B:write");
         assert_eq!(normal.text(format!("{one}.77").as_bytes()), "A");
         assert_eq!(normal.text(&[0xFF, 1]), "permit 1");
+        assert_eq!(normal.text(b"vjJBMabc\0\0\0\0\0\x07\0\0"), "permit 2", "a client of seven bits");
     }
 
     #[test]
