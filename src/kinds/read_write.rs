@@ -143,7 +143,8 @@ fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Count
                         let prefix = format!("{prefix}{reader}:rwlock_timeout:");
                         (1..=*count).map(move |number| format!("{prefix}{number}"))
                     };
-                    others = readers.iter().flat_map(keys_of).collect();
+                    // Those that are known stay known: a reader that comes meanwhile is one more.
+                    others.extend(readers.iter().flat_map(keys_of));
                 }
             }
         }

@@ -1,10 +1,12 @@
 //! The scripts of the read-write lock on a cluster, while the slot of the lock migrates.
 #![cfg(test)]
 
-use lockson_harness::{RedisCluster, slot_of};
+use lockson_harness::{RedisCluster, RedisServer, slot_of};
+use redis::ConnectionLike;
 
 use super::*;
-use crate::script::tests::run_at_cluster;
+use crate::script::tests::{run, run_at_cluster};
+use crate::transport::PubSub;
 
 const WRITE: ReadWrite = ReadWrite { side: Side::Exclusive, on_cluster: true };
 
@@ -129,4 +131,30 @@ fn a_release_learns_of_every_other_reader() {
     assert!(matches!(scene.release(&owners[2]), Ok(Ok(_))));
     let master = scene.cluster.node(1 - scene.to);
     assert_eq!(master.keys(), <[&str; 0]>::default());
+}
+
+/// Where readers come all the time, a release that forgets some while it learns of others never ends.
+#[test]
+fn a_release_keeps_the_readers_it_knows_beside_a_new_one() {
+    let (server, name) = (RedisServer::start(), LockName::new("n").unwrap());
+    let [leaving, other, coming] = ["1", "2", "3"].map(owner);
+    let read = |owner: &OwnerId| {
+        let args = AcquireArgs { name: &name, owner, lease: lease(600_000), waits: true };
+        assert!(run(&server, &ReadWrite { side: Side::Shared, ..WRITE }.acquire(&args)).is_granted());
+    };
+    read(&leaving);
+    read(&other);
+    let (mut connection, mut has_come) = (server.connection(), false);
+    let release = WRITE.release(&name, &leaving, None);
+    let outcome = release.round_trips().unwrap()(
+        &mut |commands| {
+            let replies: Vec<Value> = commands.iter().map(|one| connection.req_command(one).unwrap()).collect();
+            if matches!(list(&replies[0]), Some([Value::Int(3), ..])) && !std::mem::replace(&mut has_come, true) {
+                read(&coming);
+            }
+            Ok(replies)
+        },
+        PubSub::Plain,
+    );
+    assert!(has_come && matches!(outcome, Ok(Ok(_))), "{outcome:?}");
 }
