@@ -46,6 +46,8 @@ pub(crate) struct Waiting<'a> {
     pub(crate) deadline: Deadline,
     /// The number of requests so far.
     tries: u32,
+    /// The tries for one of the threads that it asks for, in parts of a try.
+    parts: u64,
     /// Whether the caller holds other locks meanwhile, so that it must not stand back.
     pub(crate) holds_others: bool,
     /// Held by the thread that asks ahead of the queues, until a wait is certain.
@@ -103,6 +105,7 @@ impl<'a> Waiting<'a> {
             wait,
             deadline,
             tries: 0,
+            parts: 0,
             holds_others: false,
             ahead: None,
             call: (started, deadline),
@@ -432,7 +435,9 @@ where
         // This thread asks for all threads in its line, as often as they would.
         let threads = waiting.position.as_ref().map_or(1, Position::threads);
         let threads = u32::try_from(threads).unwrap_or(u32::MAX).clamp(1, MOST_ASKED_FOR);
-        match pauses(waiting.tries.div_ceil(threads)) {
+        // Threads come and go, so each try counts for as many threads as there were then.
+        waiting.parts = waiting.parts.saturating_add(PARTS_OF_A_TRY / u64::from(threads));
+        match pauses(u32::try_from(waiting.parts.div_ceil(PARTS_OF_A_TRY)).unwrap_or(u32::MAX)) {
             // A wait without limit has no last try.
             None if waiting.wait == Wait::FOR_EVER => Some(LONGEST_SLEEP),
             // A sleep beyond the time to live of the holder is useless.
@@ -456,6 +461,9 @@ const PARTS_OF_A_CHECK: u32 = 3;
 
 /// A line of ten thousand threads must not ask as fast as Redis answers.
 const MOST_ASKED_FOR: u32 = 16;
+
+/// A try is made for 1 to 16 threads: the least number that each of these divides.
+const PARTS_OF_A_TRY: u64 = 720_720;
 
 /// The longest sleep far back in a queue in Redis, which returns the time of the next request.
 const LONGEST_SLEEP_IN_A_QUEUE: Duration = Duration::from_secs(2);

@@ -127,6 +127,23 @@ fn one_thread_asks_as_often_as_all_that_wait() {
     assert!(took >= PAUSE * 8 && took < PAUSE * 20, "{took:?}");
 }
 
+/// The tries that it made for the others were not its own.
+#[test]
+fn a_thread_that_the_others_leave_has_its_own_tries_left() {
+    let (ours, holder, name) = (client(), client(), fresh("spin"));
+    let _guard = holder.get_spin_lock(&name).lock().unwrap();
+    let twenty = ours.get_spin_lock_with(&name, Backoff::new(|tries| (tries < 20).then_some(ms(100))));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| timed(|| twenty.try_lock_for(SOON).unwrap().is_some()));
+        eventually(SOON, "it waits", || ours.waiting().len() == 1);
+        for _ in 0..15 {
+            scope.spawn(|| assert!(ours.get_spin_lock(&name).try_lock_for(ms(500)).unwrap().is_none()));
+        }
+        let (took, got) = joined(first);
+        assert!(!got && took >= ms(1_700), "gave up after {took:?}");
+    });
+}
+
 #[test]
 fn the_default_slows_to_eight_requests_a_second() {
     let (server, client) = alone();
