@@ -216,7 +216,7 @@ impl Inspector<'_, '_> {
         });
         for (place, (field, count)) in fields.into_iter().enumerate() {
             let count = count_of_hold(&field, &count).ok_or(Stop::NotALock)?;
-            let (owner, side) = match field.strip_suffix(":write") {
+            let (owner, side) = match writer_of(&field) {
                 Some(owner) => (owner.to_owned(), LockKind::Write),
                 None => (field, LockKind::Read),
             };
@@ -332,6 +332,12 @@ fn word_of(command: &Cmd, at: usize) -> &[u8] {
 pub(super) fn of_group(field: &str) -> Option<&str> {
     let hold = GROUP_ENDS.iter().find_map(|end| field.strip_suffix(end))?;
     hold.split_once(':').is_some_and(|(value, _)| is_value(value)).then_some(hold)
+}
+
+/// The owner in a field of the write side; `None` for another field. In a transaction of Redisson the id of the
+/// transaction follows the side, and both belong to the owner.
+pub(super) fn writer_of(field: &str) -> Option<&str> {
+    field.strip_suffix(":write").or_else(|| field.contains(":write:").then_some(field))
 }
 
 /// Whether this is an owner of this library or of Redisson: an id of a client, a colon and a number; in a transaction of

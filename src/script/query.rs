@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::Call;
 use super::answer::{IfLock, NotALock};
-use super::inspection::of_group;
+use super::inspection::{of_group, writer_of};
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 use crate::reply::{int, read_fields};
@@ -66,13 +66,13 @@ fn is_owner(field: &str) -> bool {
 
 /// The writer in the hash of a read-write lock.
 pub(crate) fn writer(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-    some_fields(name, |reply| Some(of_side(&read_fields(reply)?, |field| field.strip_suffix(":write"))))
+    some_fields(name, |reply| Some(of_side(&read_fields(reply)?, writer_of)))
 }
 
 /// One of the readers in the hash of a read-write lock.
 pub(crate) fn reader(name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
     some_fields(name, |reply| {
-        let is_reader = |field: &str| field != "mode" && !field.ends_with(":write");
+        let is_reader = |field: &str| field != "mode" && writer_of(field).is_none();
         Some(of_side(&read_fields(reply)?, |field| is_reader(field).then_some(field)))
     })
 }

@@ -1,5 +1,7 @@
 //! Two sides of one hold: counts, questions, losses, and other kinds of lock of the same name.
 
+use lockson::LockKind::Write;
+
 use super::{hold_key, is, sides, state};
 use crate::faults::other_process::lock_of;
 use crate::support::prelude::*;
@@ -69,6 +71,24 @@ fn each_side_answers_for_itself() {
     assert_eq!([ask(&read), ask(&write)], [of(&owner, 1), nobody.clone()]);
     drop(reading);
     assert_eq!([ask(&read), ask(&write)], [nobody.clone(), nobody]);
+}
+
+#[test]
+fn a_writer_in_a_transaction_of_redisson_is_on_the_write_side() {
+    let (server, client, name) = (RedisServer::shared(), client(), fresh("rw"));
+    let owner = "6f1c0d5e-8a0b-4f5e-9d3c-2b1a00c0ffee:77:write:0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+    server.run(&["HSET", &name, "mode", "write", owner, "1"]);
+    server.run(&["PEXPIRE", &name, "30000"]);
+    let (read, write) = sides(&client, &name);
+    assert!(!is_free(&read) && !is_free(&write));
+    assert_eq!([&read, &write].map(|side| side.is_locked().unwrap()), [false, true]);
+    assert!(read.holder().unwrap().is_none());
+    assert_eq!(write.holder().unwrap().unwrap().owner(), owner);
+    let found = client.inspect(&name).unwrap();
+    let holder = &found.holders()[0];
+    assert_eq!((found.kind(), holder.side(), holder.owner()), (Some(Write), Some(Write), owner));
+    write.force_unlock_owner(owner).unwrap();
+    assert!(is_free(&write));
 }
 
 #[test]
