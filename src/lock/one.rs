@@ -79,7 +79,9 @@ impl SingleLock {
     /// The hold count of this thread, as far as this process knows.
     pub(super) fn hold_count(&self) -> u64 {
         let Some(engine) = self.handle.look() else { return 0 };
-        let Some(hold) = engine.cells.registry.find(&self.name, ThreadId::current().number()) else { return 0 };
+        let held = engine.cells.registry.find(&self.name, ThreadId::current().number());
+        // A hold of another kind is none of this lock.
+        let Some(hold) = held.filter(|hold| hold.kind.family() == self.kind.family()) else { return 0 };
         let count = engine.keeper.with_ledger(&hold, |ledger, now| {
             if ledger.look(now) == Phase::Live { ledger.counts().of(self.kind.side()) } else { 0 }
         });

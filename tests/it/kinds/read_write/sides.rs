@@ -4,6 +4,7 @@ use lockson::LockKind::Write;
 
 use super::{hold_key, is, sides, state};
 use crate::faults::other_process::lock_of;
+use crate::support::kinds::WATCHED;
 use crate::support::prelude::*;
 
 #[test]
@@ -240,6 +241,20 @@ fn a_lock_of_another_kind_with_its_name_is_refused_both_ways() {
                 check(of_kind(&ours, &name), lock_of(other_client, side, &name));
             }
         }
+    }
+}
+
+#[test]
+fn a_hold_of_another_kind_of_its_name_does_not_count() {
+    const ONE_HASH: [&str; 4] = ["plain", "fair", "spin", "non-reentrant"];
+    let (client, name) = (client(), fresh("both"));
+    for (held, take) in WATCHED {
+        let guard = take(&client, &name).lock().unwrap();
+        for (asked, ask) in WATCHED {
+            let counts = held == asked || [held, asked].iter().all(|kind| ONE_HASH.contains(kind));
+            assert_eq!(ask(&client, &name).hold_count(), counts.into(), "{asked}, held as {held}");
+        }
+        guard.unlock().unwrap();
     }
 }
 
