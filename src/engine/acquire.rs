@@ -152,8 +152,11 @@ impl Engine {
             return;
         }
         for older in self.cells.registry.older(request.name, sent) {
-            let excluded = request.kind.side() == Side::Exclusive
-                || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
+            // Taken permits stand beside the key of their name, which may have become a lock.
+            let is_permit = matches!(older.kind.queueing(), Queueing::Counted(_));
+            let excluded = !is_permit
+                && (request.kind.side() == Side::Exclusive
+                    || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0));
             if excluded {
                 self.keeper.lose(&older, Loss::Taken);
             }

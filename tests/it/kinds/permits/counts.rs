@@ -91,6 +91,20 @@ fn permits_that_are_out_count_after_the_counter_was_deleted() {
     assert_eq!((calls.available().unwrap(), calls.permits().unwrap()), (3, 3));
 }
 
+/// The counter was deleted, and its name became a lock: the set of taken permits stays.
+#[test]
+fn a_lock_of_the_name_takes_no_permit_away() {
+    let (client, name) = (client(), fresh("permits"));
+    let calls = client.get_permit_expirable_semaphore(&name);
+    calls.set_permits(1).unwrap();
+    let held = calls.acquire(1).unwrap();
+    RedisServer::shared().run(&["DEL", &name]);
+    let guard = client.get_lock(&name).lock().unwrap();
+    assert_eq!((held.lost(), taken(RedisServer::shared(), &name).len()), (None, 1));
+    drop(guard);
+    held.release().unwrap();
+}
+
 #[test]
 fn an_expiry_that_java_took_away_ends_no_permit() {
     let (server, calls) = (RedisServer::shared(), semaphore(5));
