@@ -45,6 +45,22 @@ fn data_is_neither_taken_nor_asked_nor_freed_as_a_lock() {
     });
 }
 
+/// Some of its fields look like owners; by chance a script may see none of the others.
+#[test]
+fn data_with_a_mode_and_numbers_is_never_a_lock() {
+    let (server, name) = (RedisServer::shared(), fresh("foreign"));
+    let lock = client().get_read_write_lock(&name);
+    for (mode, side) in [("read", lock.read()), ("write", lock.write())] {
+        for _ in 0..30 {
+            server.run(&["HSET", &name, "mode", mode, "item:1", "4", "title", "x"]);
+            assert_eq!(kind_of(side.try_lock()), ErrorKind::OtherKind);
+            assert_eq!(kind_of(side.force_unlock()), ErrorKind::OtherKind);
+            assert_eq!((fields(server, &name).len(), ttl_ms(server, &name)), (3, -1));
+        }
+        server.run(&["DEL", &name]);
+    }
+}
+
 #[test]
 fn a_hold_is_released_by_the_text_of_its_owner() {
     for_every_single_kind(|kind| {
