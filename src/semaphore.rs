@@ -360,7 +360,7 @@ impl Permits {
     /// # Errors
     ///
     /// `Lost` when the semaphore is gone: deleted, flushed or expired; no new one is made. `Closed` when the client was
-    /// closed and has given the permits back. After any other error the release goes on in the background, until Redis
+    /// closed, and has given the permits back if the server answered in time. After any other error the release goes on in the background, until Redis
     /// confirms it or the client is closed; one that may have run, for nine minutes. A permit of which Redis heard nothing
     /// in this time stays taken.
     pub fn release(mut self) -> Result<()> {
@@ -387,7 +387,7 @@ impl Permits {
         let Some(number) = self.number.take() else { return Ok(()) };
         let engine = self.handle.begin_to_end()?;
         if !engine.cells.taken.remove(number) {
-            return Err(Error::new(ErrorKind::Closed, "the client was closed, and gave the permits back"));
+            return Err(Error::new(ErrorKind::Closed, TAKEN_BY_THE_CLOSE));
         }
         if engine.give_back_permits(&self.name, self.permits.into(), limit(&engine.config))? == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
@@ -414,5 +414,7 @@ impl Drop for Permits {
     }
 }
 
+/// A close gives back what it can within the drop time-out.
+const TAKEN_BY_THE_CLOSE: &str = "the client was closed, and gave the permits back if the server answered in time";
 /// What an error calls a semaphore.
 const NOUN: &str = "semaphore";

@@ -51,6 +51,19 @@ fn permits_of_a_gone_semaphore_make_no_new_one() {
 }
 
 #[test]
+fn a_close_in_vain_is_not_said_to_have_given_back() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.address());
+    let client = Client::builder(&proxy.url()).drop_timeout(ms(100)).connect().unwrap();
+    let permits = semaphore_with(&client, 1).acquire(1).unwrap();
+    proxy.mute(Scope::All, Direction::Both);
+    client.close();
+    let error = permits.release().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    assert!(error.to_string().contains("if the server answered"), "the permit stays taken: {error}");
+}
+
+#[test]
 fn a_key_that_is_no_counter_is_another_kind() {
     let (server, client) = (RedisServer::shared(), client());
     let texts = ["abc", "5.5", "1e3", "0x10", "nan", "inf"].map(|text| ["SET", text, "KEEPTTL"]);
