@@ -360,9 +360,9 @@ impl Permits {
     /// # Errors
     ///
     /// `Lost` when the semaphore is gone: deleted, flushed or expired; no new one is made. `Closed` when the client was
-    /// closed, and has given the permits back if the server answered in time. After any other error the release goes on in the background, until Redis
-    /// confirms it or the client is closed; one that may have run, for nine minutes. A permit of which Redis heard nothing
-    /// in this time stays taken.
+    /// closed, and has given the permits back if the server answered in time. After any other error the release goes on
+    /// in the background, until Redis confirms it or the client is closed; one that may have run, for nine minutes. A
+    /// permit of which Redis heard nothing in this time stays taken.
     pub fn release(mut self) -> Result<()> {
         self.give_back(|config| config.command_timeout).map_err(|error| error.about_a(NOUN, &self.name))
     }
