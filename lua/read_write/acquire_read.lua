@@ -14,7 +14,7 @@ local function is_other_kind(mode)
   if mode ~= 'read' and mode ~= 'write' then
     return true
   end
-  for _, field in ipairs(redis.pcall('hrandfield', KEYS[1], 16)) do
+  for _, field in ipairs(redis.pcall('hrandfield', KEYS[1], 4)) do
     if field ~= 'mode' and not string.find((string.gsub(field, ':write', '')), ':%-?%d[%d.]*%f[:%z]:?%x*$') then
       return true
     end
