@@ -52,13 +52,19 @@ impl Engine {
         self.keeper.close();
     }
 
-    /// Ends one hold because the client closes. Returns whether the hold was live.
+    /// Ends one hold because the client closes. Returns whether something of it may stand in Redis, which its last guard
+    /// cannot give back any more.
     fn end_hold(&self, hold: &HoldState) -> bool {
-        self.keeper.with_ledger(hold, |ledger, now| {
-            let was_live = ledger.look(now) == Phase::Live;
+        let phase = self.keeper.with_ledger(hold, |ledger, now| {
+            let phase = ledger.look(now);
             ledger.step(Phase::Live, Phase::Lost(Loss::Closed));
-            was_live
-        })
+            phase
+        });
+        match phase {
+            Phase::Live => true,
+            Phase::Lost(loss) => hold.may_be_left(loss),
+            Phase::Releasing | Phase::Done => false,
+        }
     }
 
     /// Sorts what a closing client has by server: a mute server must not take the time of the others.

@@ -163,11 +163,8 @@ impl Engine {
                 }
             },
             Release::Lost(loss) => {
-                let in_doubt = hold.take_in_doubt();
-                // The lock may still be held in Redis: an expired hold may still have its key, and an old request may
-                // take the lock again.
-                if loss == Loss::Expired || !in_doubt.is_empty() || hold.kind.may_leave_parts() {
-                    self.keeper.clear_away(hold, in_doubt);
+                if hold.may_be_left(loss) {
+                    self.keeper.clear_away(hold, hold.take_in_doubt());
                 }
                 Err(self.keeper.lost(hold, loss))
             }

@@ -5,7 +5,7 @@
 use std::mem;
 
 use crate::engine::hold::{HoldState, Progress};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::script::Call;
 use crate::state::exchange::InDoubt;
 use crate::time::{Instant, wait_until};
@@ -42,6 +42,12 @@ impl HoldState {
     /// Whether copies are in doubt.
     pub(crate) fn has_doubt(&self) -> bool {
         self.progress.state.lock().rare.as_ref().is_some_and(|rare| !rare.in_doubt.is_empty())
+    }
+
+    /// Whether a hold that was lost in this way may have left something in Redis: an expired hold may still have its
+    /// key, and an old request may take the lock again.
+    pub(crate) fn may_be_left(&self, loss: Loss) -> bool {
+        loss == Loss::Expired || self.has_doubt() || self.kind.may_leave_parts()
     }
 
     /// Records a failed partial release. Returns whether the background must be started for it.

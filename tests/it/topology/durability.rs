@@ -93,6 +93,19 @@ fn an_extension_counts_when_its_replica_has_it() {
     assert_eq!(copied.master.keys(), Vec::<String>::new(), "a release waits for nobody");
 }
 
+/// A renewal that no replica has prolongs the key and not the hold.
+#[test]
+fn a_close_gives_back_what_a_lost_hold_left() {
+    let copied = Copied::start(1);
+    let client = Client::connect(&copied.master.url()).unwrap();
+    let guard = client.get_lock(fresh("left")).with_lease(ms(3_000)).with_durability(one()).lock().unwrap();
+    copied.replicas[0].pause();
+    assert_eq!(kind_of(guard.extend(SOON * 10)), ErrorKind::NotDurable);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Expired));
+    client.close();
+    assert_eq!(copied.master.keys(), Vec::<String>::new());
+}
+
 #[test]
 fn settings_without_meaning_are_refused_before_any_request() {
     let nothing = Durability::replicas(0);

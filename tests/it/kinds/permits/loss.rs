@@ -96,6 +96,22 @@ fn a_hold_that_lost_one_permit_is_lost_and_gives_back_the_rest() {
     });
 }
 
+/// Its guard would have given back the others, and finds a closed client.
+#[test]
+fn a_close_gives_back_the_rest_of_lost_permits() {
+    let server = RedisServer::start();
+    let client = patient(&server);
+    let calls = client.get_permit_expirable_semaphore("calls");
+    calls.set_permits(5).unwrap();
+    let three = calls.with_lease(LEASE).acquire(3).unwrap();
+    let others = Client::connect(&server.url()).unwrap().get_permit_expirable_semaphore("calls");
+    others.release_by_id(&three.ids()[1..2]).unwrap();
+    assert_eq!(three.wait_lost(SOON), Some(Loss::Gone));
+    client.close();
+    assert_eq!((others.available().unwrap(), others.acquired().unwrap()), (5, 0));
+    assert_eq!(kind_of(three.release()), ErrorKind::Lost(Loss::Gone));
+}
+
 #[test]
 fn four_thousand_kept_permits_are_all_renewed_in_time() {
     const PERMITS: usize = 4_000;
