@@ -79,7 +79,11 @@ impl Engine {
         if left.is_zero() {
             return;
         }
-        let calls: Vec<_> = holds.iter().map(|hold| hold.kind.release(&hold.name, &hold.owner, None)).collect();
+        let release = |hold: &Arc<HoldState>| {
+            let kept = self.keeper.with_ledger(hold, |ledger, now| ledger.kept_alone(now));
+            hold.kind.release(&hold.name, &hold.owner, kept)
+        };
+        let calls: Vec<_> = holds.iter().map(release).collect();
         let send = |call| self.sender.outgoing(InDoubt::default(), call, Bounds::within(now, left, left));
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
     }

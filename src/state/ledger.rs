@@ -338,7 +338,16 @@ impl Ledger {
 
     /// The counts to write to Redis. A side left to expire counts as one, although no guard holds the side.
     pub(crate) fn counts_on_wire(&self, now: Instant) -> Counts {
-        let mut counts = self.counts();
+        self.with_kept(self.counts(), now)
+    }
+
+    /// What stays without any guard: the sides that were left to expire, if there are any.
+    pub(crate) fn kept_alone(&self, now: Instant) -> Option<Remaining> {
+        let end = self.kept().into_iter().flatten().max().filter(|end| *end > now)?;
+        Some((self.with_kept(Counts::default(), now), Lease::until(now, end)))
+    }
+
+    fn with_kept(&self, mut counts: Counts, now: Instant) -> Counts {
         for side in [Side::Exclusive, Side::Shared] {
             if self.kept()[side as usize].is_some_and(|end| end > now) {
                 let count = counts.of_mut(side);

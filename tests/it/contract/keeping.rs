@@ -1,6 +1,8 @@
 //! Holds that outlive their guard: left to the time to live, or to the lock's own `unlock`.
 
-use super::{for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, key, owner};
+use super::{
+    for_a_lock_of_every_kind, for_a_lock_of_every_reentrant_kind, for_every_kind, for_every_reentrant_kind, key, owner,
+};
 use crate::support::prelude::*;
 
 #[test]
@@ -48,6 +50,24 @@ fn a_kept_inner_section_outlives_the_outer_release() {
         assert!(lock.try_lock_for(SOON).unwrap().is_some());
         let after = started.elapsed();
         assert!(after + ms(1) >= ms(800), "{after:?}");
+    });
+}
+
+#[test]
+fn a_kept_inner_section_outlives_the_close() {
+    for_every_reentrant_kind(|kind| {
+        let ours = client();
+        let lock = kind.get_lock(&ours, &kind.fresh());
+        let outer = lock.lock().unwrap();
+        let started = Instant::now();
+        lock.with_lease(ms(800)).lock().unwrap().keep_until_expiry();
+        ours.close();
+        assert_eq!(outer.lost(), Some(Loss::Closed));
+        let others = kind.get_lock(&client(), key(lock.name()));
+        assert!(!is_free(&others), "no grant comes before the end of the kept hold");
+        assert!(others.try_lock_for(SOON).unwrap().is_some());
+        let after = started.elapsed();
+        assert!(after + ms(1) >= ms(800) && after < ms(800) + SCHEDULING, "{after:?}");
     });
 }
 
