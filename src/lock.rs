@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cancel::Cancel;
+use crate::conn::{by_server, side_by_side};
 use crate::durability::Durability;
 use crate::engine::several::{Form, Members, Multi, SingleLock};
 use crate::engine::{Handle, Modifiers, Wait};
@@ -675,23 +676,25 @@ impl<T, On> Lock<T, On> {
         Ok(one)
     }
 
-    /// Asks about one lock after another. Servers that do not answer take one command time-out together. Returns how
-    /// often the answer was yes, and the failures.
+    /// Asks about one lock after another, all servers side by side. The locks of a server that does not answer take one
+    /// command time-out together. Returns how often the answer was yes, and the failures.
     fn ask_each(&self, ask: fn(&SingleLock, Duration) -> Result<bool>) -> Result<(usize, Vec<Error>)> {
-        let (locks, mut yes, mut failures) = (self.singles()?, 0, vec![]);
-        let mut patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
+        let locks = self.singles()?;
+        let patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
         let limit_each = self.members().and_then(|members| members.form.limit_each()).unwrap_or(patience);
-        for lock in locks {
-            let began = Instant::now();
-            match ask(lock, patience.min(limit_each)) {
-                Ok(answer) => yes += usize::from(answer),
-                Err(error) => {
-                    patience = patience.saturating_sub(began.until(Instant::now()));
-                    failures.push(error);
-                }
-            }
-        }
-        Ok((yes, failures))
+        let places = locks.iter().filter_map(|lock| Some((lock.handle.look()?.sender.server(&lock.name), lock)));
+        let ask_server = |(_, locks): &(_, Vec<&SingleLock>)| {
+            let mut patience = patience;
+            let ask_one = |lock: &&SingleLock| {
+                let (began, answer) = (Instant::now(), ask(lock, patience.min(limit_each)));
+                answer.inspect_err(|_| patience = patience.saturating_sub(began.until(Instant::now())))
+            };
+            locks.iter().map(ask_one).collect::<Vec<_>>()
+        };
+        let answers = side_by_side(&by_server(places), ask_server);
+        let (answers, failures): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
+        let yes = answers.into_iter().filter(|answer| matches!(answer, Ok(true))).count();
+        Ok((yes, failures.into_iter().filter_map(Result::err).collect()))
     }
 
     fn take(&self, wait: Wait) -> Result<Option<Taken>> {

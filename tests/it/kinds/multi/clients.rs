@@ -173,6 +173,25 @@ fn a_part_released_at_a_mute_server_delays_no_other() {
 }
 
 #[test]
+fn a_mute_server_hides_no_lock_at_another() {
+    at_once([0, 1], |mute| {
+        let pair = Pair::start();
+        let rivals = pair.servers.each_ref().map(|server| Client::connect(&server.url()).unwrap());
+        let well = 1 - mute;
+        let theirs = rivals[well].get_lock("job").lock().unwrap();
+        assert!(pair.multi().try_lock().unwrap().is_none(), "one of them is busy");
+        pair.servers[mute].pause();
+        let (took, locked) = timed(|| pair.multi().is_locked());
+        assert!(locked.unwrap() && took <= PATIENCE + SCHEDULING, "{took:?}");
+        let (took, forced) = timed(|| pair.multi().force_unlock());
+        assert!(forced.is_err() && took <= PATIENCE + SCHEDULING, "{took:?}");
+        assert_eq!(pair.servers[well].keys(), Vec::<String>::new(), "the answering server has opened its lock");
+        assert!(theirs.wait_lost(SOON).is_some());
+        pair.servers[mute].resume();
+    });
+}
+
+#[test]
 fn the_close_of_one_client_ends_the_wait_of_the_group() {
     for closes_waited in [false, true] {
         let (ours, theirs, [one, two]) = (client(), client(), names());
