@@ -75,4 +75,16 @@ fn nodes_behind_a_slow_link_and_tls_are_reached_again() {
     });
 }
 
+/// Nothing is renewed, so the watchdog opens its connection for the watch alone, which takes two round trips.
+#[test]
+fn a_leased_lock_behind_a_slow_link_is_watched() {
+    let server = RedisServer::start();
+    let link = SlowLink::to(server.address(), ms(300));
+    let client = Client::builder(&format!("redis://127.0.0.1:{}", link.port)).watchdog(ms(2_000), ms(1_000));
+    let guard = client.connect().unwrap().get_lock(fresh("far")).with_lease(SOON * 6).lock().unwrap();
+    assert_eq!(guard.wait_lost(ms(4_000)), None, "both connections can be open by then");
+    server.run(&["DEL", guard.name()]);
+    assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
+}
+
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);

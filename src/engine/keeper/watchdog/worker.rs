@@ -12,6 +12,7 @@ use crate::engine::keeper::watchdog::server_round::ServerRound;
 use crate::engine::keeper::watchdog::{Events, Watchdog};
 use crate::error::Error;
 use crate::event::{Observer, ServerTrouble};
+use crate::state::ledger::Ledger;
 use crate::state::watch::{AllHolds, Watch, WatchStep};
 use crate::time::Instant;
 use crate::transport::Fault;
@@ -155,7 +156,11 @@ impl Worker {
             let deadline = now.after(keeper.config.command_timeout.min(keeper.watchdog_lease.duration() / 4));
             match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
-                    if self.connection.open(deadline).is_err() {
+                    // Where no hold is renewed, no other request opens the connection, and a slow link takes its time.
+                    let is_renewed = |hold: &Arc<_>| keeper.with_ledger(hold, Ledger::renewal).is_some();
+                    let has_renewals = keeper.cells.registry.all().iter().any(is_renewed);
+                    let patient = now.after(keeper.config.command_timeout);
+                    if self.connection.open(if has_renewals { deadline } else { patient }).is_err() {
                         self.watch.rest(Instant::now());
                     }
                 }
