@@ -591,12 +591,12 @@ impl<T, On> Lock<T, On> {
     /// finds a key that is no string; refusals and outages of the server.
     pub fn is_locked(&self) -> Result<bool> {
         let (locked, failures) = self.ask_each(SingleLock::is_locked)?;
-        let (left, needed) = (self.singles()?.len() - locked, self.needed());
-        if left < needed {
+        let (all, needed) = (self.singles()?.len(), self.needed() + locked);
+        if all < needed {
             return Ok(true);
         }
         // A server without an answer may have the lock, too.
-        Error::unless_enough(self.name(), (left, needed), failures).map(|()| false)
+        Error::unless_enough(self.name(), (all, needed), failures).map(|()| false)
     }
 
     /// Asks Redis for the time to live of the lock.

@@ -48,7 +48,7 @@ impl<'a> Caller<'a> {
             return Err(Error::new(ErrorKind::Cancelled, "the wait was cancelled; nothing was taken"));
         }
         if self.waits && self.lives.iter().any(|life| life.is_stopped()) {
-            let text = "stop_waiting() ended the waits of the client; the lock is not held";
+            let text = "stop_waiting() ended the waits of the client; nothing was taken";
             return Err(Error::new(ErrorKind::Cancelled, text));
         }
         Ok(())

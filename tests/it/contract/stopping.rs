@@ -80,6 +80,8 @@ fn stop_waiting_ends_waits_for_permits_latches_and_leaders() {
         ours.stop_waiting();
         waits.into_iter().for_each(|wait| assert_eq!(joined(wait), ErrorKind::Cancelled));
     });
+    let told = latch.wait().unwrap_err().to_string();
+    assert!(!told.contains("lock"), "{told}");
     assert!(!latch.wait_for(Duration::ZERO).unwrap(), "a question is no wait");
     assert_eq!(election.wait_change(None, Duration::ZERO).unwrap(), None);
     own.lock().unwrap().unlock().unwrap();

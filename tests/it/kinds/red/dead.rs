@@ -378,6 +378,16 @@ fn a_mute_server_may_be_locked() {
     nodes.are_left_empty();
 }
 
+#[test]
+fn an_open_question_counts_the_silent_among_all_servers() {
+    let (nodes, name) = (Nodes::start(3), fresh("red"));
+    let minority = nodes.clients[0].get_lock(&name).owned().lock().unwrap();
+    nodes.servers[1..].iter().for_each(RedisServer::kill);
+    let error = nodes.lock(&name).is_locked().unwrap_err();
+    assert!(error.to_string().contains("2 of 3 locks"), "{error}");
+    minority.unlock().unwrap();
+}
+
 /// The background has the turn of the hold at one mute server, and another one is mute since.
 #[test]
 fn a_release_ends_within_the_bound_of_a_call() {
