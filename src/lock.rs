@@ -680,7 +680,9 @@ impl<T, On> Lock<T, On> {
     /// command time-out together. Returns how often the answer was yes, and the failures.
     fn ask_each(&self, ask: fn(&SingleLock, Duration) -> Result<bool>) -> Result<(usize, Vec<Error>)> {
         let locks = self.singles()?;
-        let patience = locks[0].ask(|engine| Ok(engine.config.command_timeout))?;
+        // The client of any of them may be of a process that this one was forked from.
+        let first = locks.iter().find(|lock| lock.handle.look().is_none()).unwrap_or(&locks[0]);
+        let patience = first.ask(|engine| Ok(engine.config.command_timeout))?;
         let limit_each = self.members().and_then(|members| members.form.limit_each()).unwrap_or(patience);
         let places = locks.iter().filter_map(|lock| Some((lock.handle.look()?.sender.server(&lock.name), lock)));
         let ask_server = |(_, locks): &(_, Vec<&SingleLock>)| {
