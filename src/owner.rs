@@ -60,26 +60,14 @@ impl OwnerId {
         let Some((owners, thread, hold)) = self.drawn.as_ref().filter(|_| self.text.get().is_none()) else {
             return then(self.text.get().map_or(&[], String::as_bytes));
         };
-        // From its end, as the digits of a number come.
-        let (mut text, mut start) = ([0; LONGEST_OWNER], LONGEST_OWNER);
-        let mut put = |byte| {
-            start -= 1;
-            text[start] = byte;
-        };
-        for (number, separator) in [(hold.0, b'.'), (thread.0, b':')] {
-            let mut rest = number;
-            while rest >= 10 {
-                put(digit(rest % 10));
-                rest /= 10;
-            }
-            put(digit(rest));
-            put(separator);
+        let (mut of_thread, mut of_hold) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let parts = [owners.client(), ":", of_thread.format(thread.0), ".", of_hold.format(hold.0)];
+        let (mut text, mut end) = ([0; LONGEST_OWNER], 0);
+        for part in parts {
+            text[end..][..part.len()].copy_from_slice(part.as_bytes());
+            end += part.len();
         }
-        let client = owners.client().as_bytes();
-        let end = start;
-        start -= client.len();
-        text[start..end].copy_from_slice(client);
-        then(&text[start..])
+        then(&text[..end])
     }
 }
 
@@ -87,10 +75,6 @@ impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.with_text(|text| f.write_str(text))
     }
-}
-
-fn digit(number: u64) -> u8 {
-    b'0' + u8::try_from(number).unwrap_or(0)
 }
 
 /// A uuid, two numbers, and what separates them.
