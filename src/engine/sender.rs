@@ -148,10 +148,12 @@ impl Sender {
     }
 
     pub(crate) fn other_kind(&self, name: &LockName) -> Error {
-        let text = format!(
-            "redis at {} has another kind of lock under this name, or data that is no lock; use another name",
-            self.server(name).label()
-        );
+        self.has_other(name, "another kind of lock under this name, or data that is no lock")
+    }
+
+    /// The error of a name under which the server has something else.
+    fn has_other(&self, name: &LockName, what: &str) -> Error {
+        let text = format!("redis at {} has {what}; use another name", self.server(name).label());
         Error::new(ErrorKind::OtherKind, text)
     }
 
@@ -190,17 +192,14 @@ impl Sender {
     /// Returns the time limits of a request that is sent now, in a call with this deadline, to a server that is mute
     /// since `mute_since`.
     pub(crate) fn bounds(&self, mute_since: Instant, started: Instant, now: Instant, deadline: Deadline) -> Bounds {
-        let since = mute_since.max(started);
+        let command_timeout = self.config.command_timeout;
+        let outage_ends = mute_since.max(started).after(self.config.outage_limit);
         let (retry_until, end) = match deadline {
-            Deadline::At(at) => (at, at.max(now).after(self.config.command_timeout)),
+            Deadline::At(at) => (at, at.max(now).after(command_timeout)),
             // A wait without limit ends in an outage: a server without any reply for this time is an error, not a
             // busy lock.
-            Deadline::Never => (
-                since.after(self.config.outage_limit),
-                since.after(self.config.outage_limit).max(now.after(self.config.command_timeout)),
-            ),
+            Deadline::Never => (outage_ends, outage_ends.max(now.after(command_timeout))),
         };
-        let command_timeout = self.config.command_timeout;
         Bounds { retry_until, end, repeat: true, fences: true, command_timeout, fitness: Fitness::default() }
     }
 

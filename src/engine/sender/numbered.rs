@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::engine::caller::Caller;
 use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once::SendResult;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::name::LockName;
 use crate::script::once::{self, Once};
 use crate::script::query;
@@ -34,16 +34,6 @@ impl<'a, T> Numbered<'a, T> {
     pub(crate) fn new(name: &'a LockName, call: &'a dyn Fn(&Once) -> Call<T>) -> Self {
         Self { name, call, given_up: None, took_nothing: |_| false, persists: false }
     }
-
-    fn ending(&self, given_up: &Once, next: &Once) -> Call<()> {
-        self.given_up.map_or_else(|| once::close(self.name, next), |ending| ending(given_up, next))
-    }
-}
-
-/// The slot of one request, with its number.
-struct NumberedSlot {
-    slot: TakenSlot,
-    once: Once,
 }
 
 impl Sender {
@@ -56,22 +46,22 @@ impl Sender {
         caller: Option<&Caller<'_>>,
     ) -> Result<T> {
         let node = self.node(request.name);
-        let place = self.take_place(request.name);
-        let (began, outcome) = self.send_while_remembered(&(request.call)(&place.once), bounds, caller);
+        let mut slots = self.numbers.lock();
+        let (slot, number) = (slots.take(request.name), slots.number());
+        drop(slots);
+        let once = Once { key: request.name.once(&self.client, slot.1), number };
+        let (began, outcome) = self.send_while_remembered(&(request.call)(&once), bounds, caller);
         self.after_request(node);
         let in_doubt = outcome.as_ref().map_or_else(|failed| failed.in_doubt.is_some(), |answer| answer.unfenceable);
-        let ending = match &outcome {
+        if in_doubt || outcome.is_err() && request.persists {
+            let next = Once { number: self.numbers.lock().number(), ..once.clone() };
             // A late copy finds the number of a request that had an effect, but not of one that had none.
-            Ok(answer) if in_doubt && (request.took_nothing)(&answer.value) => {
-                Some(request.ending(&place.once, &self.next_number(&place)))
-            }
-            Ok(_) if in_doubt => Some(once::close(request.name, &self.next_number(&place))),
-            Err(_) if in_doubt || request.persists => Some(request.ending(&place.once, &self.next_number(&place))),
-            _ => None,
-        };
-        match ending {
-            Some(call) => self.end(place, call, in_doubt.then(|| began.after(LONGEST_ENDING))),
-            None => self.leave_place(&place),
+            let had_effect = outcome.as_ref().is_ok_and(|answer| !(request.took_nothing)(&answer.value));
+            let given_up = request.given_up.filter(|_| !had_effect);
+            let call = given_up.map_or_else(|| once::close(request.name, &next), |given_up| given_up(&once, &next));
+            self.end(slot, call, in_doubt.then(|| began.after(LONGEST_ENDING)));
+        } else {
+            self.numbers.lock().free(&slot);
         }
         outcome.map(|answer| answer.value).map_err(|failed| self.of_counter(request.name, failed.error))
     }
@@ -119,31 +109,12 @@ impl Sender {
     }
 
     pub(crate) fn no_counter(&self, name: &LockName) -> Error {
-        let server = self.server(name);
-        let text =
-            format!("redis at {} has no counter under this name, but a lock or data; use another name", server.label());
-        Error::new(ErrorKind::OtherKind, text)
-    }
-
-    fn take_place(&self, name: &LockName) -> NumberedSlot {
-        let mut slots = self.numbers.lock();
-        let (slot, number) = (slots.take(name), slots.number());
-        drop(slots);
-        let once = Once { key: name.once(&self.client, slot.1), number };
-        NumberedSlot { slot, once }
-    }
-
-    fn next_number(&self, place: &NumberedSlot) -> Once {
-        Once { key: place.once.key.clone(), number: self.numbers.lock().number() }
-    }
-
-    fn leave_place(&self, place: &NumberedSlot) {
-        self.numbers.lock().free(&place.slot);
+        self.has_other(name, "no counter under this name, but a lock or data")
     }
 
     /// Ends a request in the background. Scripts remember a request in doubt until `until`.
-    fn end(&self, place: NumberedSlot, call: Call<()>, mut until: Option<Instant>) {
-        self.until_done(place.slot.0.clone(), Instant::now(), PAUSES, move |sender| {
+    fn end(&self, slot: TakenSlot, call: Call<()>, mut until: Option<Instant>) {
+        self.until_done(slot.0.clone(), Instant::now(), PAUSES, move |sender| {
             let (limit, now) = (sender.config.command_timeout, Instant::now());
             if until.is_none_or(|until| now < until)
                 && let Err(failed) = sender.send(&call, Bounds::within(now, limit, limit), None)
@@ -153,7 +124,7 @@ impl Sender {
                 }
                 return false;
             }
-            sender.leave_place(&place);
+            sender.numbers.lock().free(&slot);
             true
         });
     }
