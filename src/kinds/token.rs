@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::{AcquireArgs, Backoff, Kind, only_once, prelude::*, renew_by};
+use super::{AcquireArgs, Backoff, Kind, ONLY_ONCE, prelude::*, renew_by};
 use without_scripts::{CompareAndDelete, TokenValue};
 
 static ACQUIRE: Script = lua!("token/acquire.lua");
@@ -228,8 +228,8 @@ impl Kind for TokenLock {
         }
     }
 
-    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        if self.by_script() { Ok(()) } else { only_once(held) }
+    fn check_reentry(&self, _: Counts) -> Result<(), &'static str> {
+        if self.by_script() { Ok(()) } else { Err(ONLY_ONCE) }
     }
 
     fn encode_owner(&self, owner: OwnerId) -> OwnerId {
@@ -264,10 +264,8 @@ impl Kind for TokenLock {
             let value = self.value(name, owner);
             return Call::with_round_trips(name, move |send, _| Ok(value.release(send)?.map(|()| NO_RECEIVERS)));
         }
-        RELEASE
-            .call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)))
-            .arg(owner)
-            .arg(remaining.map_or(0, |(_, lease)| lease.millis()))
+        let call = RELEASE.call(name, &[name.key()], |reply| Some(read_outcome(reply)?.map(|()| NO_RECEIVERS)));
+        call.arg(owner).arg(remaining.map_or(0, |(_, lease)| lease.millis()))
     }
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
@@ -287,7 +285,7 @@ impl Kind for TokenLock {
 
     /// Reads the value of the holder. The hold count is not stored, so it counts as 1.
     fn holder(&self, name: &LockName) -> Call<IfLock<Option<(String, u64)>>> {
-        Call::plain(&["GET"], name, |reply| match reply {
+        Call::plain("GET", name, |reply| match reply {
             Value::Nil => Some(Ok(None)),
             value => Some(Ok(Some((text(value)?, 1)))),
         })

@@ -87,11 +87,9 @@ impl<T> Call<T> {
         Self { route, script: None, words, publishes_at: None, read, round_trips: None, confirmation: None }
     }
 
-    /// Makes a call of a command without a script; `before` precede the key.
-    pub(crate) fn plain(before: &[&str], key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
-        let mut words = Words::of(before);
-        words.add(key.key());
-        Self::of_words(key, words, Read::Plain(read))
+    /// Makes a call of a command without a script, with the key as its first argument.
+    pub(crate) fn plain(command: &str, key: &LockName, read: fn(&Value) -> Option<T>) -> Self {
+        Self::of_words(key, Words::with_room(0), Read::Plain(read)).arg(command).arg(key.key())
     }
 
     /// Makes a call of several round trips, which publishes by the kind of pub/sub that `run` is told.
@@ -99,7 +97,7 @@ impl<T> Call<T> {
         route: &LockName,
         run: impl Fn(&mut Pipeline<'_>, PubSub) -> Result<T, Stop> + Send + Sync + 'static,
     ) -> Self {
-        Self { round_trips: Some(Box::new(run)), ..Self::of_words(route, Words::of(&[]), Read::Plain(|_| None)) }
+        Self { round_trips: Some(Box::new(run)), ..Self::of_words(route, Words::with_room(0), Read::Plain(|_| None)) }
     }
 
     #[inline(always)]
@@ -118,7 +116,7 @@ impl<T> Call<T> {
     /// over its first connection.
     #[inline(always)]
     pub(crate) fn publish_command(mut self) -> Self {
-        self.publishes_at = u32::try_from(self.words.bytes().len()).ok();
+        self.publishes_at = u32::try_from(self.words.bytes.len()).ok();
         self
     }
 
@@ -182,9 +180,8 @@ impl<T> Call<T> {
 
     /// The command of the call, for round trips.
     fn command(&self, whole: bool, pub_sub: PubSub) -> Cmd {
-        let words = redis::parse_redis_value(&self.packed(whole, pub_sub))
-            .ok()
-            .and_then(|words| redis::from_redis_value(words).ok());
+        let words = redis::parse_redis_value(&self.packed(whole, pub_sub)).ok();
+        let words = words.and_then(|words| redis::from_redis_value(words).ok());
         let mut command = Cmd::new();
         command.arg::<Vec<Vec<u8>>>(words.unwrap_or_default());
         command
@@ -229,10 +226,10 @@ impl<T> Question<Value, T> for Call<T> {
     }
 
     fn pack(&self, whole: bool, pub_sub: PubSub, request: &mut Vec<u8>) {
-        let words = self.words.bytes();
+        let words = &self.words.bytes;
         let (before, after) = words.split_at(self.publishes_at.map_or(words.len(), |place| place as usize));
         let of_the_script = if self.script.is_some() { 2 } else { 0 };
-        write_line(request, b'*', of_the_script + self.words.count() + usize::from(self.publishes_at.is_some()));
+        write_line(request, b'*', of_the_script + self.words.count + usize::from(self.publishes_at.is_some()));
         match self.script {
             Some(script) if whole => request.extend(named("EVAL", script.source)),
             Some(script) => request.extend_from_slice(script.by_hash()),

@@ -13,7 +13,7 @@ use crate::reply::{int, read_fields};
 
 /// The time to live of a key; `None` without a key, the longest duration without an expiry.
 pub(crate) fn time_to_live(name: &LockName) -> Call<Option<Duration>> {
-    Call::plain(&["PTTL"], name, read_time_to_live)
+    Call::plain("PTTL", name, read_time_to_live)
 }
 
 /// Reads a time to live in ms: -2 for none, another negative number for one without an end.
@@ -26,7 +26,7 @@ pub(crate) fn read_time_to_live(reply: &Value) -> Option<Option<Duration>> {
 
 /// The number under a key, 0 without a key.
 pub(crate) fn count(name: &LockName) -> Call<IfLock<i64>> {
-    Call::plain(&["GET"], name, |reply| match reply {
+    Call::plain("GET", name, |reply| match reply {
         Value::Nil => Some(Ok(0)),
         Value::BulkString(digits) => {
             Some(std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(NotALock))
@@ -94,7 +94,7 @@ fn of_side(fields: &[(String, String)], owner_of: impl Fn(&str) -> Option<&str>)
 /// the hash of a writer has at most the fields `mode`, writer and the read count of that writer, and in any other
 /// hash all fields except `mode` are owners.
 fn some_fields<T>(name: &LockName, read: fn(&Value) -> Option<T>) -> Call<T> {
-    Call::plain(&["HRANDFIELD"], name, read).arg("3").arg("WITHVALUES")
+    Call::plain("HRANDFIELD", name, read).arg("3").arg("WITHVALUES")
 }
 
 /// An owner and its hold count. A count that is no number, which only others write, is still that of a hold.

@@ -7,8 +7,9 @@ use crate::owner::OwnerId;
 
 /// Words side by side, each as it is sent, and their number.
 pub(super) struct Words {
-    bytes: Vec<u8>,
-    count: usize,
+    /// The words as they are sent.
+    pub(super) bytes: Vec<u8>,
+    pub(super) count: usize,
 }
 
 thread_local! {
@@ -29,24 +30,9 @@ impl Words {
         Self { bytes, count: 0 }
     }
 
-    pub(super) fn of(words: &[&str]) -> Self {
-        let mut all = Self::with_room(0);
-        words.iter().for_each(|word| all.add(*word));
-        all
-    }
-
     pub(super) fn add(&mut self, word: impl Word) {
         write(&mut self.bytes, word);
         self.count += 1;
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// The words as they are sent.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 }
 
@@ -138,11 +124,12 @@ mod tests {
 
     #[test]
     fn words_are_written_as_redis_reads_them() {
-        let mut words = Words::of(&["EVALSHA"]);
+        let mut words = Words::with_room(0);
+        words.add("EVALSHA");
         let packed = |words: &Words| {
             let mut request = vec![];
-            write_line(&mut request, b'*', words.count());
-            request.extend_from_slice(words.bytes());
+            write_line(&mut request, b'*', words.count);
+            request.extend_from_slice(&words.bytes);
             request
         };
         words.add(String::new());

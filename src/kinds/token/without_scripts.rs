@@ -21,7 +21,7 @@ pub(super) struct TokenValue {
 
 /// `GETDEL` is refused where the key is no token lock.
 pub(crate) fn force_release(name: &LockName) -> Call<IfLock<bool>> {
-    Call::plain(&["GETDEL"], name, |reply| match reply {
+    Call::plain("GETDEL", name, |reply| match reply {
         Value::Nil => Some(Ok(false)),
         Value::BulkString(_) => Some(Ok(true)),
         _ => None,
