@@ -33,7 +33,7 @@ impl Kind for Group {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         self.acquire_values(&[*args], |reply| match BundleAttempt::read(reply)? {
-            BundleAttempt::Granted => Some(Attempt::Granted { token: None }),
+            BundleAttempt::Granted { token } => Some(Attempt::Granted { token }),
             BundleAttempt::Refused(states) => match states[..] {
                 [PartState::Told(attempt)] => Some(attempt),
                 _ => None,
@@ -50,13 +50,8 @@ impl Kind for Group {
     }
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
-        REENTER
-            .call(name, &[name.key()], read_outcome)
-            .arg(name.field())
-            .arg(owner)
-            .arg(raise.endless.millis())
-            .arg(counts.exclusive)
-            .arg(self.skew_ms)
+        let call = REENTER.call(name, &[name.key()], read_outcome).arg(name.field()).arg(owner);
+        call.arg(raise.endless.millis()).arg(counts.exclusive).arg(self.skew_ms)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {

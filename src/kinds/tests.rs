@@ -72,7 +72,7 @@ fn a_user_without_a_right_takes_nothing() {
     {
         let url = url_of_user(&server, &["~*", "+@all", &format!("-{denied}")]);
         let answer = run_at(&url, &locks.acquire());
-        let wanted = if is_needed { Err("NOPERM".to_owned()) } else { Ok(BundleAttempt::Granted) };
+        let wanted = if is_needed { Err("NOPERM".to_owned()) } else { Ok(BundleAttempt::Granted { token: None }) };
         assert_eq!(answer, wanted, "without {denied}");
         assert_eq!(server.keys().is_empty(), is_needed, "without {denied}");
         server.run(&["FLUSHALL"]);
@@ -113,7 +113,7 @@ fn a_full_memory_refuses_new_locks_and_no_others() {
     let mixed = Locks::owned_by("other", &["c", "d", "e"]);
     assert_eq!(run_at(&server.url(), &mixed.acquire()), Err("OOM".to_owned()));
     assert_eq!(server.keys(), ["c", "d"]);
-    assert_eq!(run(&server, &held.acquire()), BundleAttempt::Granted);
+    assert_eq!(run(&server, &held.acquire()), BundleAttempt::Granted { token: None });
     assert_eq!(run(&server, &held.release()), [Ok(Some(0)), Ok(Some(0))]);
 }
 
@@ -164,7 +164,7 @@ fn a_bundle_publishes_as_single_releases_do() {
 #[test]
 fn replies_of_unknown_shape_are_no_answer() {
     let read = |reply: &str| BundleAttempt::read(&redis::parse_redis_value(reply.as_bytes()).unwrap());
-    assert_eq!(read("*1\r\n:1\r\n"), Some(BundleAttempt::Granted));
+    assert_eq!(read("*1\r\n:1\r\n"), Some(BundleAttempt::Granted { token: None }));
     for odd in ["*0\r\n", "*1\r\n:2\r\n", "*2\r\n:1\r\n:1\r\n", "*2\r\n:0\r\n:-5\r\n", "*2\r\n:0\r\n+x\r\n", ":1\r\n"] {
         assert_eq!(read(odd), None, "{odd}");
     }

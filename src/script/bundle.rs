@@ -19,11 +19,11 @@ pub(crate) struct BundleRelease<'a> {
     pub(crate) channel: Joined<'a>,
 }
 
-/// The reply to an attempt to take several locks.
+/// The reply to an attempt to take one or several locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BundleAttempt {
-    /// All locks were granted.
-    Granted,
+    /// All locks were granted, a single one perhaps with a fencing token.
+    Granted { token: Option<u64> },
     /// At least one lock is not free, and nothing was changed: the state of each lock, in order.
     Refused(Vec<PartState>),
 }
@@ -42,9 +42,21 @@ pub(crate) enum PartState {
 }
 
 impl BundleAttempt {
+    /// The reply to an attempt to take one lock.
+    pub(crate) fn of_one(attempt: Attempt) -> Self {
+        match attempt {
+            Attempt::Granted { token } => Self::Granted { token },
+            told => Self::Refused(vec![PartState::Told(told)]),
+        }
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        matches!(self, Self::Granted { .. })
+    }
+
     pub(crate) fn read(reply: &Value) -> Option<Self> {
         match list(reply)?.split_first()? {
-            (Value::Int(1), []) => Some(Self::Granted),
+            (Value::Int(1), []) => Some(Self::Granted { token: None }),
             (Value::Int(0), states) => Some(Self::Refused(states.iter().map(PartState::read).collect::<Option<_>>()?)),
             _ => None,
         }

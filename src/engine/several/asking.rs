@@ -30,12 +30,6 @@ pub(crate) struct Heard {
     pub(crate) run_id: Option<Arc<str>>,
 }
 
-/// The reply to one request.
-enum Answered {
-    One(Attempt),
-    Bundle(BundleAttempt),
-}
-
 /// Asks once for every lock, each within its bounds. Returns the replies in order; a lock without a usable reply is
 /// cleared away in the background.
 pub(crate) fn ask_at_once(
@@ -45,7 +39,7 @@ pub(crate) fn ask_at_once(
 ) -> Vec<Heard> {
     let asking = asking.into_iter().enumerate().map(|(place, asker)| (asker.bundle(), (place, asker)));
     let mut shares = in_shares(asking);
-    let requests: Vec<(Call<Answered>, Bounds)> = shares.iter_mut().map(|share| request(share)).collect();
+    let requests: Vec<(Call<BundleAttempt>, Bounds)> = shares.iter_mut().map(|share| request(share)).collect();
     let sends = shares.iter().zip(&requests).map(|(share, (call, bounds))| {
         let engine = share[0].1.request.engine;
         engine.sender.outgoing(InDoubt::default(), call, limit(engine, *bounds))
@@ -78,41 +72,31 @@ pub(crate) fn ask_at_once(
 }
 
 /// The request of locks that share one, confirmed as all of them need.
-fn request(share: &mut [(usize, Acquisition<'_>)]) -> (Call<Answered>, Bounds) {
+fn request(share: &mut [(usize, Acquisition<'_>)]) -> (Call<BundleAttempt>, Bounds) {
     let confirmation = share.iter().filter_map(|(_, asker)| asker.confirmation());
     let confirmation = confirmation.reduce(|one, other| Confirmation { needs: one.needs.and(other.needs), ..one });
     let (call, bounds) = match share {
         [(_, one)] => {
             let (call, bounds) = one.ask();
-            (call.map(Answered::One), bounds)
+            (call.map(BundleAttempt::of_one), bounds)
         }
         all => {
             let bounds: Vec<Bounds> = all.iter_mut().map(|(_, asker)| asker.ask_in_bundle()).collect();
             let parts: Vec<_> = all.iter().map(|(_, asker)| asker.args()).collect();
-            (all[0].1.request.kind.acquire_all(&parts).map(Answered::Bundle), bounds[0])
+            (all[0].1.request.kind.acquire_all(&parts), bounds[0])
         }
     };
-    (call.confirmed(confirmation, Answered::is_granted), bounds)
-}
-
-impl Answered {
-    fn is_granted(&self) -> bool {
-        match self {
-            Self::One(attempt) => attempt.is_granted(),
-            Self::Bundle(attempt) => *attempt == BundleAttempt::Granted,
-        }
-    }
+    (call.confirmed(confirmation, BundleAttempt::is_granted), bounds)
 }
 
 /// Gives a lock its part of the outcome of a request.
-fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<Answered>, index: usize) -> Result<Reply> {
+fn hear(mut acquisition: Acquisition<'_>, outcome: &SendResult<BundleAttempt>, index: usize) -> Result<Reply> {
     let mut is_free = false;
     let own = match outcome {
         Err(failed) => Err(failed.clone()),
         Ok(answer) => match &answer.value {
-            Answered::One(attempt) => Ok(answer.with(*attempt)),
-            Answered::Bundle(BundleAttempt::Granted) => Ok(answer.with(Attempt::Granted { token: None })),
-            Answered::Bundle(BundleAttempt::Refused(states)) => match states.get(index) {
+            BundleAttempt::Granted { token } => Ok(answer.with(Attempt::Granted { token: *token })),
+            BundleAttempt::Refused(states) => match states.get(index) {
                 Some(PartState::Told(attempt)) => Ok(answer.with(*attempt)),
                 Some(PartState::Unreadable(refusal)) => {
                     let error = Error::refused(refusal.clone().at(acquisition.waiting.node.server.label()));

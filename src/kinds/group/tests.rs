@@ -89,14 +89,14 @@ fn left(server: &RedisServer, field: &str, owner: &str) -> i64 {
 }
 
 fn is_granted(server: &RedisServer, values: &Values) -> bool {
-    run(server, &values.acquire()) == BundleAttempt::Granted
+    run(server, &values.acquire()) == BundleAttempt::Granted { token: None }
 }
 
 #[track_caller]
 fn refused(attempt: BundleAttempt) -> Vec<PartState> {
     match attempt {
         BundleAttempt::Refused(states) => states,
-        BundleAttempt::Granted => panic!("granted"),
+        BundleAttempt::Granted { .. } => panic!("granted"),
     }
 }
 
