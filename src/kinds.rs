@@ -280,10 +280,8 @@ fn stays(remaining: Option<(Counts, Lease)>) -> (usize, u64) {
     remaining.map_or((0, 0), |(counts, lease)| (counts.exclusive, lease.millis()))
 }
 
-/// The check of kinds without re-entry: a thread that holds the lock cannot take it again.
-fn only_once(_: Counts) -> Result<(), &'static str> {
-    Err("this thread holds the lock already, and this kind of lock cannot be taken twice")
-}
+/// The reason why a thread that holds a lock of a kind without re-entry cannot take it again.
+const ONLY_ONCE: &str = "this thread holds the lock already, and this kind of lock cannot be taken twice";
 
 #[cfg(test)]
 mod tests;

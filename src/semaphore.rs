@@ -305,7 +305,7 @@ impl Semaphore {
     ///
     /// As [`set_permits_once`](Self::set_permits_once).
     pub fn delete(&self) -> Result<bool> {
-        self.0.once(&|name, once| once::delete(name, once, &[], "", ""))
+        self.0.once(&|name, once| once::delete(name, once, &[]).publishing("", ""))
     }
 
     fn take(&self, permits: u32, wait: Wait) -> Result<Option<Permits>> {

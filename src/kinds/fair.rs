@@ -1,6 +1,6 @@
 //! The fair lock: the plain lock with a queue in Redis, in keys of its own.
 
-use super::{AcquireArgs, Kind, Queueing, UNLOCKED, only_once, prelude::*, stays};
+use super::{AcquireArgs, Kind, ONLY_ONCE, Queueing, UNLOCKED, prelude::*, stays};
 
 static ACQUIRE: Script = lua!("fair/acquire.lua");
 static RELEASE: Script = lua!("fair/release.lua");
@@ -23,8 +23,8 @@ impl Kind for Fair {
         Queueing::InRedis
     }
 
-    fn check_reentry(&self, held: Counts) -> Result<(), &'static str> {
-        if self.reentrant { Ok(()) } else { only_once(held) }
+    fn check_reentry(&self, _: Counts) -> Result<(), &'static str> {
+        if self.reentrant { Ok(()) } else { Err(ONLY_ONCE) }
     }
 
     fn channel<'a>(&self, name: &'a LockName, owner: &'a OwnerId) -> Joined<'a> {
@@ -32,11 +32,9 @@ impl Kind for Fair {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        call(&ACQUIRE, args.name, Attempt::read)
-            .arg(args.lease.millis())
-            .arg(args.owner)
-            .arg(if args.waits { self.patience.millis() } else { 0 })
-            .publishing(args.name.channel(), UNLOCKED)
+        let patience_ms = if args.waits { self.patience.millis() } else { 0 };
+        let call = call(&ACQUIRE, args.name, Attempt::read).arg(args.lease.millis()).arg(args.owner).arg(patience_ms);
+        call.publishing(args.name.channel(), UNLOCKED)
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
@@ -47,10 +45,8 @@ impl Kind for Fair {
 
     /// Removes the owner as holder and from the queue.
     fn withdraw(&self, name: &LockName, owner: &OwnerId) -> Call<()> {
-        call(&LEAVE, name, |reply| int(reply).map(drop))
-            .arg(owner)
-            .arg(self.patience.millis())
-            .publishing(name.channel(), UNLOCKED)
+        let call = call(&LEAVE, name, |reply| int(reply).map(drop));
+        call.arg(owner).arg(self.patience.millis()).publishing(name.channel(), UNLOCKED)
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {

@@ -39,9 +39,7 @@ impl Kind for Fenced {
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
-        ACQUIRE
-            .call(args.name, &[args.name.as_key(), args.name.token()], Attempt::read)
-            .arg(args.lease.millis())
-            .arg(args.owner)
+        let call = ACQUIRE.call(args.name, &[args.name.as_key(), args.name.token()], Attempt::read);
+        call.arg(args.lease.millis()).arg(args.owner)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn count_down(name: &LockName, once: &Once) -> Call<()> {
 
 /// Deletes the latch.
 pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
-    once::delete(name, once, &[], name.latch_channel(), NEW_COUNT)
+    once::delete(name, once, &[]).publishing(name.latch_channel(), NEW_COUNT)
 }
 
 /// The messages, as Redisson understands them.

@@ -32,13 +32,9 @@ impl Kind for LeaderLock {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let name = args.name;
-        fenced::ACQUIRE
-            .call(name, &[name.as_key(), name.token(), name.leader()], Attempt::read)
-            .arg(args.lease.millis())
-            .arg(args.owner)
-            .arg(&*self.candidate)
-            .arg(name.leader_channel())
-            .publish_command()
+        let call = fenced::ACQUIRE.call(name, &[name.as_key(), name.token(), name.leader()], Attempt::read);
+        let call = call.arg(args.lease.millis()).arg(args.owner).arg(&*self.candidate);
+        call.arg(name.leader_channel()).publish_command()
     }
 
     /// A leadership has one guard and is never re-entered, so nothing remains.
@@ -55,10 +51,8 @@ impl Kind for LeaderLock {
     }
 
     fn force_release(&self, name: &LockName) -> Call<IfLock<bool>> {
-        FORCE_RELEASE
-            .call(name, &[name.as_key(), name.leader()], read_forced)
-            .publishing(name.channel(), UNLOCKED)
-            .arg(name.leader_channel())
+        let call = FORCE_RELEASE.call(name, &[name.as_key(), name.leader()], read_forced);
+        call.publishing(name.channel(), UNLOCKED).arg(name.leader_channel())
     }
 }
 

@@ -59,9 +59,8 @@ impl Kind for PermitLock {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Call<Attempt> {
         let name = args.name;
-        let call = ACQUIRE
-            .call(name, &[name.as_key(), name.taken_permits()], Attempt::read)
-            .arg(args.lease.millis().saturating_add(self.skew_ms));
+        let call = ACQUIRE.call(name, &[name.as_key(), name.taken_permits()], Attempt::read);
+        let call = call.arg(args.lease.millis().saturating_add(self.skew_ms));
         with_ids(call.arg(name.semaphore_channel()).publish_command(), ids_of(args.owner))
     }
 
@@ -155,7 +154,7 @@ pub(crate) fn time_to_live(name: &LockName, id: &[u8]) -> Call<Option<Duration>>
 
 /// Deletes counter and taken permits.
 pub(crate) fn delete(name: &LockName, once: &Once) -> Call<bool> {
-    once::delete(name, once, &[name.taken_permits()], "", "")
+    once::delete(name, once, &[name.taken_permits()]).publishing("", "")
 }
 
 /// Starts a call about the counter and the taken permits.

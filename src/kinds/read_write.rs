@@ -69,13 +69,8 @@ impl Kind for ReadWrite {
 
     fn reenter(&self, name: &LockName, owner: &OwnerId, raise: Raise, counts: Counts) -> Call<Result<(), Loss>> {
         let holds = read_holds(name, owner, counts.shared);
-        REENTER
-            .call(name, &keys([name.key()], &holds), read_outcome)
-            .arg(raise.lease.millis())
-            .arg(owner)
-            .arg(counts.exclusive)
-            .arg(counts.shared)
-            .arg(raise.endless.millis())
+        let call = REENTER.call(name, &keys([name.key()], &holds), read_outcome).arg(raise.lease.millis()).arg(owner);
+        call.arg(counts.exclusive).arg(counts.shared).arg(raise.endless.millis())
     }
 
     fn release(&self, name: &LockName, owner: &OwnerId, remaining: Option<(Counts, Lease)>) -> Call<Released> {
@@ -87,11 +82,8 @@ impl Kind for ReadWrite {
 
     fn renew(&self, locks: &[Renewal]) -> Call<Vec<RenewalAnswer>> {
         let holds: Vec<_> = locks.iter().flat_map(|lock| read_holds(&lock.name, &lock.owner, lock.reads)).collect();
-        let call = RENEW.call(
-            &locks[0].name,
-            &keys(locks.iter().map(|lock| lock.name.key()), &holds),
-            RenewalAnswer::read_all,
-        );
+        let keys = keys(locks.iter().map(|lock| lock.name.key()), &holds);
+        let call = RENEW.call(&locks[0].name, &keys, RenewalAnswer::read_all);
         locks.iter().fold(call, |call, lock| {
             let Raise { lease, endless } = lock.raise;
             call.arg(&lock.owner).arg(lease.millis()).arg(endless.millis()).arg(lock.reads)
@@ -166,16 +158,10 @@ fn release(
     let (counts, lease_ms) = remaining.map_or((Counts::default(), 0), |(counts, lease)| (counts, lease.millis()));
     let mut holds = read_holds(name, owner, counts.shared);
     holds.extend(others.unwrap_or_default().iter().cloned());
-    RELEASE
-        .call(name, &keys([name.key()], &holds), read_release_or_readers)
-        .arg(owner)
-        .arg(counts.exclusive)
-        .arg(counts.shared)
-        .arg(lease_ms)
-        .arg(name.read_holds())
-        .arg(u8::from(others.is_some()))
-        .arg(name.read_write_channel())
-        .publish_command()
+    let call = RELEASE.call(name, &keys([name.key()], &holds), read_release_or_readers).arg(owner);
+    let call = call.arg(counts.exclusive).arg(counts.shared).arg(lease_ms);
+    let call = call.arg(name.read_holds()).arg(u8::from(others.is_some()));
+    call.arg(name.read_write_channel()).publish_command()
 }
 
 fn read_release_or_readers(reply: &Value) -> Option<Result<Released, Readers>> {

@@ -1,5 +1,7 @@
 //! Requests that count: a number and an idempotency key give each request its effect once.
 
+use redis::Value;
+
 use super::words::Word;
 use super::{Call, Script, lua};
 use crate::name::{Joined, LockName};
@@ -21,12 +23,7 @@ pub(crate) struct Once {
 }
 
 /// Starts the call of a script whose first arguments are the idempotency key and the number.
-pub(crate) fn call<T>(
-    script: &'static Script,
-    name: &LockName,
-    once: &Once,
-    read: fn(&redis::Value) -> Option<T>,
-) -> Call<T> {
+pub(crate) fn call<T>(script: &'static Script, name: &LockName, once: &Once, read: fn(&Value) -> Option<T>) -> Call<T> {
     call_with(script, name, &[name.key(), once.key.as_bytes()], once, read)
 }
 
@@ -36,7 +33,7 @@ pub(crate) fn call_with<T>(
     name: &LockName,
     keys: &[impl Word],
     once: &Once,
-    read: fn(&redis::Value) -> Option<T>,
+    read: fn(&Value) -> Option<T>,
 ) -> Call<T> {
     script.call(name, keys, read).arg(once.number).arg(MEMORY_MS)
 }
@@ -51,20 +48,15 @@ pub(crate) fn set_once(name: &LockName, once: &Once, count: u32, time_to_live: O
     call(&SET_ONCE, name, once, is_one).arg(count).arg(time_to_live.map_or(0, Lease::millis))
 }
 
-/// Deletes a counter with the keys `beside`, and publishes; an empty channel is no message.
-pub(crate) fn delete(
-    name: &LockName,
-    once: &Once,
-    beside: &[Joined<'_>],
-    channel: impl Word,
-    message: &str,
-) -> Call<bool> {
+/// Deletes a counter with the keys `beside`; the caller adds the arguments of a publication, and an empty channel is no
+/// message.
+pub(crate) fn delete(name: &LockName, once: &Once, beside: &[Joined<'_>]) -> Call<bool> {
     let keys = [&[name.as_key(), Joined::of(&once.key)], beside].concat();
-    call_with(&DELETE, name, &keys, once, is_one).publishing(channel, message)
+    call_with(&DELETE, name, &keys, once, is_one)
 }
 
 /// Reads a reply of which 1 means "yes".
-pub(crate) fn is_one(reply: &redis::Value) -> Option<bool> {
+pub(crate) fn is_one(reply: &Value) -> Option<bool> {
     Some(int(reply)? == 1)
 }
 
