@@ -89,7 +89,7 @@ pub(crate) type Due = renewal::Due<Arc<HoldState>>;
 
 /// Renews and checks the holds of one server, round after round.
 pub(crate) struct Renewer {
-    rounds: RenewalRounds,
+    pub(super) rounds: RenewalRounds,
     /// The holds whose last request failed.
     retrying: BTreeMap<HoldNumber, Weak<HoldState>>,
     /// The holds of this round that are asked about by themselves, after the batches: another server may answer late.
@@ -145,11 +145,6 @@ impl Renewer {
             self.next_round = look.map_or(self.next_round, |look| self.next_round.min(look));
             look.is_some()
         });
-    }
-
-    /// Whether a write of the last round was not answered.
-    pub(crate) fn was_in_vain(&self) -> bool {
-        self.rounds.was_in_vain()
     }
 
     /// Sends batch after batch, on a slow link several by one write. Holds that come into question meanwhile do not

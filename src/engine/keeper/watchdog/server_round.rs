@@ -54,28 +54,30 @@ impl ServerRound<'_> {
             Some(look) => Ok(vec![Ok(look(send, PubSub::Plain)?)]),
             None => pipelined(calls, PubSub::Plain, send),
         });
-        let (topology, connection) = (&self.keeper.sender.topology, &mut *self.connection);
-        let mut named = |refusal: Refusal| {
-            // The next connection may lead to the master, or log in.
-            if refusal.is_of_replica() {
-                connection.leave_replica();
-            } else if refusal.is_of_login() {
-                connection.hang_up();
-            }
-            let refusal = refusal.at(self.server.label());
-            if topology.has_slots() { refusal.in_cluster() } else { refusal }
-        };
         match answers {
-            Ok(answers) => Ok(answers.into_iter().map(|answer| answer.map_err(&mut named)).collect()),
+            Ok(answers) => {
+                Ok(answers.into_iter().map(|answer| answer.map_err(|refusal| self.named(refusal))).collect())
+            }
             Err(Fault::Refused(refusal)) if calls.len() == 1 => Ok(vec![Err(refusal)]),
             Err(fault) => {
                 // After a missing answer another server may have taken the place of this one.
                 if !matches!(fault, Fault::Refused(_)) {
-                    topology.doubt(self.server.number());
+                    self.keeper.sender.topology.doubt(self.server.number());
                 }
                 Err(fault)
             }
         }
+    }
+
+    /// Adds the server to a refusal, and leaves a connection whose next one may lead to the master, or log in.
+    fn named(&mut self, refusal: Refusal) -> Refusal {
+        if refusal.is_of_replica() {
+            self.connection.leave_replica();
+        } else if refusal.is_of_login() {
+            self.connection.hang_up();
+        }
+        let refusal = refusal.at(self.server.label());
+        if self.keeper.sender.topology.has_slots() { refusal.in_cluster() } else { refusal }
     }
 
     /// Fails where a replica tells of a loss: a server that became one replies to reads, too, and may lack data of the
@@ -91,19 +93,13 @@ impl ServerRound<'_> {
         Ok(())
     }
 
-    /// Counts losses, adds the server to refusals, and leaves a replica, because the next connection may reach the
-    /// master.
+    /// Counts losses, and adds the server to refusals.
     fn look_through(&mut self, answers: &mut [RenewalAnswer]) {
         for answer in answers {
             match answer {
                 RenewalAnswer::Renewed => {}
                 RenewalAnswer::Lost(_) => self.gone += 1,
-                RenewalAnswer::Refused(refusal) => {
-                    *refusal = refusal.clone().at(self.server.label());
-                    if refusal.is_of_replica() {
-                        self.connection.leave_replica();
-                    }
-                }
+                RenewalAnswer::Refused(refusal) => *refusal = self.named(refusal.clone()),
             }
         }
     }
@@ -128,15 +124,10 @@ impl ServerRound<'_> {
         let began = Instant::now();
         let (needs, is_promising) = self.next_wait(waiting.iter().map(|(_, needs, _)| *needs));
         let copies = needs.and_then(|needs| {
+            let mut confirm = |hold: &HoldState| self.connection.confirm(&hold.kind.confirmation(&hold.name, needs));
+            let mut copies = waiting.iter().take(MOST_TOUCHED).map(|(hold, ..)| confirm(hold));
             // A hold that was released meanwhile has no key to touch.
-            let mut copies = Some(Copies::Gone);
-            for (hold, ..) in waiting.iter().take(MOST_TOUCHED) {
-                copies = self.connection.confirm(&hold.kind.confirmation(&hold.name, needs));
-                if copies != Some(Copies::Gone) {
-                    break;
-                }
-            }
-            copies
+            copies.find(|copies| *copies != Some(Copies::Gone)).unwrap_or(Some(Copies::Gone))
         });
         let server = self.server.label();
         let mut is_late = false;
@@ -145,10 +136,8 @@ impl ServerRound<'_> {
                 Ok(missing) => self.keeper.sender.tell_missing(&hold.name, missing),
                 Err(_) => {
                     is_late = true;
-                    **answer = RenewalAnswer::Refused(
-                        Refusal::no_replicas(&needs.shortfall(copies.as_ref(), "").unwrap_or_default())
-                            .at(server.clone()),
-                    );
+                    let shortfall = needs.shortfall(copies.as_ref(), "").unwrap_or_default();
+                    **answer = RenewalAnswer::Refused(Refusal::no_replicas(&shortfall).at(server.clone()));
                 }
             }
         }
@@ -250,10 +239,8 @@ impl RenewalHost for ServerRound<'_> {
             self.look_through(answers);
         }
         if !requests[0][0].turn.is_look() {
-            let answers = requests
-                .iter()
-                .zip(&mut outcomes)
-                .filter_map(|(request, outcome)| Some(request.iter().copied().zip(outcome.as_mut().ok()?)));
+            let all = requests.iter().zip(&mut outcomes);
+            let answers = all.filter_map(|(request, one)| Some(request.iter().copied().zip(one.as_mut().ok()?)));
             self.confirm(sent, answers.flatten());
         }
         Ok(outcomes)

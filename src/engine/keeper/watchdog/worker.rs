@@ -131,7 +131,7 @@ impl Worker {
         if self.watch.found_gone(now, gone, asked.all.is_some()) {
             self.next_step = Some(now);
         }
-        if asked.all.is_some() && !self.renewer.was_in_vain() {
+        if asked.all.is_some() && !self.renewer.rounds.was_in_vain() {
             self.watch.asked(now, started.until(now));
         }
     }
