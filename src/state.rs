@@ -1,6 +1,5 @@
 //! The deciding half of the engine: takes events and a time and returns what to do, without I/O, clocks or threads.
 
-pub(crate) mod backoff;
 pub(crate) mod channels;
 pub(crate) mod check_limiter;
 pub(crate) mod counted_queue;

@@ -12,9 +12,9 @@
 
 use std::time::Duration;
 
-use super::backoff::RetryPause;
 use crate::error::{Error, ErrorKind, Refusal};
-use crate::time::Instant;
+use crate::system::random;
+use crate::time::{Instant, up_to};
 use crate::transport::{Fault, Fitness, Identity, Limits};
 
 /// The time limits of a request, and whether the request is repeated.
@@ -115,7 +115,8 @@ pub(crate) struct Exchange {
     doubt: Option<Error>,
     /// The number of redirections since the last rest.
     hops: u32,
-    pause: RetryPause,
+    /// The longest next rest.
+    pause: Duration,
     /// The duration of the last attempt.
     took: Duration,
     /// Copies sent before this moment run no more after the reply, unless a copy could not be fenced.
@@ -140,7 +141,7 @@ impl Exchange {
             in_doubt,
             doubt: None,
             hops: 0,
-            pause: RetryPause::new(),
+            pause: FIRST_PAUSE,
             took: Duration::ZERO,
             clear_since: now,
             state: State::Ready,
@@ -190,7 +191,7 @@ impl Exchange {
             Err(Fault::Unanswered(_, error)) => {
                 self.took = Duration::ZERO;
                 // Many clients may wait for one silent server, and must not retry at the same moment.
-                self.pause.at_least(self.bounds.part(now));
+                self.pause = self.pause.max(self.bounds.part(now).min(LONGEST_PAUSE));
                 self.rest_or_end(now, Some(self.bounds.end), error);
             }
             Err(fault) => self.failed(now, now, fault, false),
@@ -265,9 +266,16 @@ impl Exchange {
     /// Rests before the next attempt, or ends where `limit` leaves no time for another attempt.
     fn rest_or_end(&mut self, now: Instant, limit: Option<Instant>, error: Error) {
         self.state = match limit.filter(|&limit| now < limit) {
-            Some(limit) => State::Resting(now.after(self.pause.next()).min(limit), error),
+            Some(limit) => State::Resting(now.after(self.next_pause()).min(limit), error),
             None => State::Over(error),
         };
+    }
+
+    /// A pause of half to all of the longest one, which doubles: many clients do not retry at the same moment.
+    fn next_pause(&mut self) -> Duration {
+        let half = self.pause / 2;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        half + up_to(half, random())
     }
 
     /// Ends a rest. With an `interruption` the caller wants no further attempt.
@@ -300,6 +308,8 @@ fn no_time() -> Error {
     Error::new(ErrorKind::Connection, "no time was left to send the request")
 }
 
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The map of a cluster is wrong for a moment at most.
 const MOST_HOPS: u32 = 5;
 /// With less time left, the reply to another attempt would probably arrive too late.

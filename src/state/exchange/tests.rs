@@ -35,6 +35,14 @@ fn is_send(next: &Next) -> bool {
 }
 
 #[test]
+fn pauses_grow_to_their_limit() {
+    let mut exchange = begun(&bounds());
+    let pauses: Vec<_> = (0..12).map(|_| exchange.next_pause()).collect();
+    assert!(pauses[0] >= FIRST_PAUSE / 2 && pauses[0] <= FIRST_PAUSE, "{pauses:?}");
+    assert!(pauses[11] >= LONGEST_PAUSE / 2 && pauses[11] <= LONGEST_PAUSE, "{pauses:?}");
+}
+
+#[test]
 fn an_attempt_gets_a_third_to_a_half_of_the_bound() {
     let bounds = bounds();
     let parts: Vec<_> = (0..200).map(|step| bounds.part(START.after(Duration::from_nanos(step * step)))).collect();
