@@ -246,13 +246,7 @@ record! {
 
 impl TakeEnded {
     /// The end of a call with this outcome.
-    pub(crate) fn new<Grant>(
-        name: String,
-        kind: LockKind,
-        owner: String,
-        waited: Duration,
-        outcome: &Result<Option<Grant>>,
-    ) -> Self {
+    pub(crate) fn of<T>((name, kind, _, owner): InEvents, waited: Duration, outcome: &Result<Option<T>>) -> Self {
         let (is_acquired, error) = (matches!(outcome, Ok(Some(_))), outcome.as_ref().err().cloned());
         Self { name, kind, owner, waited, is_acquired, error }
     }

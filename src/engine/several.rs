@@ -218,9 +218,8 @@ impl Members {
         let merged: Vec<Modifiers> = self.modifiers.iter().map(|own| modifiers.over(own)).collect();
         let request = |&place: &usize| {
             let SingleLock { kind, name, .. } = &self.members[place];
-            operations[operation_of[place]]
-                .request(name, kind, &merged[place], Some(&self.name))
-                .map_err(|error| error.about(name))
+            let request = operations[operation_of[place]].request(name, kind, &merged[place], Some(&self.name));
+            request.map_err(|error| error.about(name))
         };
         let requests = self.order.iter().map(request).collect::<Result<Vec<_>>>()?;
         let mut new = requests.iter().filter(|request| request.held_by(thread.as_ref()).is_none());
@@ -238,10 +237,9 @@ impl Members {
         let grants = requests.iter().map(|_| None).collect();
         let outcome = self.form.take(Take { requests: &requests, caller: &caller, thread, wait, began, end, grants });
         if is_new {
-            observed.config.observe(Observer::take_ended, || {
-                let (name, took) = (self.name.to_string(), began.until(Instant::now()));
-                TakeEnded::new(name, self.kind, String::new(), took, &outcome)
-            });
+            let in_events = || (self.name.to_string(), self.kind, None, String::new());
+            let event = || TakeEnded::of(in_events(), began.until(Instant::now()), &outcome);
+            observed.config.observe(Observer::take_ended, event);
         }
         let Ok(Some(grants)) = outcome else {
             requests.iter().for_each(|one| _ = one.engine.cells.stand_backs.with(one.name, Turn::gave_up));

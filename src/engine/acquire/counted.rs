@@ -53,34 +53,28 @@ impl Engine {
                 return Ok(TakeOutcome::Busy(LONGEST_SLEEP));
             }
             // The client knows the grant before the observer does, because the observer may close the client.
-            self.note_taken(number, name, permits)?;
+            if !self.cells.taken.add(number, name, permits) {
+                // `close()` waits for this call.
+                let _ = self.give_back_permits(name, permits.into(), self.config.drop_timeout);
+                return Err(closed());
+            }
             position.into_iter().for_each(|position| position.granted(free, heard));
             self.cells.stand_backs.with(name, Turn::granted);
             Ok(TakeOutcome::Taken(()))
         };
         let outcome = wait.take(&mut WaitOn { host: &mut waiting, waiting: |waiting| waiting, ask });
         let outcome = outcome.map_err(|error| error.about_a(kind.noun(), name));
-        let Ok(Some(())) = outcome else {
+        if let Ok(Some(())) = outcome {
+            waiting.granted();
+            self.config.observe(Observer::acquired, || {
+                let waited = waiting.started.until(Instant::now());
+                LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept)
+            });
+        } else {
             waiting.gave_up(outcome.as_ref().err());
-            waiting.tell_end(&outcome);
-            return outcome.map(|_| None);
-        };
-        waiting.granted();
-        self.config.observe(Observer::acquired, || {
-            let waited = waiting.started.until(Instant::now());
-            LockAcquired::of(waiting.in_events(kind), waited, waiting.has_slept)
-        });
-        waiting.tell_end(&Ok(Some(())));
-        Ok(Some((number, waiting.asker.owner)))
-    }
-
-    fn note_taken(&self, number: HoldNumber, name: &LockName, permits: u32) -> Result<()> {
-        if self.cells.taken.add(number, name, permits) {
-            return Ok(());
         }
-        // `close()` waits for this call.
-        let _ = self.give_back_permits(name, permits.into(), self.config.drop_timeout);
-        Err(closed())
+        waiting.tell_end(&outcome);
+        Ok(outcome?.map(|()| (number, waiting.asker.owner)))
     }
 
     /// Gives permits of the client back, to a semaphore that exists; goes on in the background after `limit`.

@@ -261,9 +261,9 @@ impl<'a> Waiting<'a> {
     /// that is a waiter's own is not.
     fn join_live(&mut self) {
         let is_shared = self.pauses().is_none() && self.queueing != Queueing::InRedis;
-        if is_shared && !self.wants_count() && self.subscription.is_none() {
-            let (hub, bell) = (self.engine.cells.hub(&self.node.server), || self.caller.bell().clone());
-            self.subscription = hub.join_live(|| self.subject(), || self.channel(), bell);
+        let hub = self.engine.cells.hub(&self.node.server);
+        if is_shared && !self.wants_count() && self.subscription.is_none() && !hub.is_quiet() {
+            self.subscription = hub.join_live(&self.subject(), self.channel(), self.caller.bell());
         }
     }
 
@@ -393,10 +393,8 @@ impl<'a> Waiting<'a> {
     /// Tells the observer of the end of the call, if the call is about this lock alone.
     pub(crate) fn tell_end<Grant>(&self, outcome: &Result<Option<Grant>>) {
         let Some(kind) = self.label.filter(|_| self.group.is_none()) else { return };
-        self.engine.config.observe(Observer::take_ended, || {
-            let (name, owner) = (self.name.to_string(), self.asker.owner.to_string());
-            TakeEnded::new(name, kind, owner, self.started.until(Instant::now()), outcome)
-        });
+        let event = || TakeEnded::of(self.in_events(kind), self.started.until(Instant::now()), outcome);
+        self.engine.config.observe(Observer::take_ended, event);
     }
 }
 

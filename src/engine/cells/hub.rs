@@ -123,21 +123,12 @@ impl Hub {
     }
 
     /// Joins the channel of a lock only if it is subscribed already, so that no later message can be missed.
-    pub(crate) fn join_live(
-        self: &Arc<Self>,
-        subject: impl FnOnce() -> Subject,
-        channel: impl FnOnce() -> String,
-        bell: impl FnOnce() -> Bell,
-    ) -> Option<Subscription> {
-        if self.is_quiet() {
-            return None;
-        }
-        let channel = channel();
+    pub(crate) fn join_live(self: &Arc<Self>, subject: &Subject, channel: String, bell: &Bell) -> Option<Subscription> {
         let mut state = self.state.lock();
         if !state.channels.is_subscribed(&channel) {
             return None;
         }
-        let number = state.channels.join(&subject(), &channel, bell());
+        let number = state.channels.join(subject, &channel, bell.clone());
         drop(state);
         Some(Subscription { hub: Arc::clone(self), channel, number })
     }

@@ -86,8 +86,10 @@ impl WaitLoop for Caller {
 
 impl Caller {
     fn run(mut self) {
-        let (name, bell) = (self.name.clone(), self.bell.clone());
-        self.subscription = self.hub.join_live(|| Subject::Lock(name.clone()), || name.channel().text(), || bell);
+        if !self.hub.is_quiet() {
+            let subject = Subject::Lock(self.name.clone());
+            self.subscription = self.hub.join_live(&subject, self.name.channel().text(), &self.bell);
+        }
         wait_loop(&mut self, Deadline::Never).unwrap();
         self.subscription = None;
         let channel = self.name.channel().text();
