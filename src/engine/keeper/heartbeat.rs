@@ -8,52 +8,47 @@ use std::time::Duration;
 use crate::sync::Mutex;
 use crate::time::Instant;
 
-/// The rests of the watchdog.
+/// The rests of the watchdog: the present one, and the last one that ended late.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeat(Mutex<Beats>);
-
-#[derive(Debug, Default)]
-struct Beats {
-    rest: Option<Rest>,
-    /// The last rest that ended late, and its end.
-    late: Option<(Rest, Instant)>,
-}
+pub(crate) struct Heartbeat(Mutex<[Option<Rest>; 2]>);
 
 /// A sleep, with its latest end in a process that runs.
 #[derive(Clone, Copy, Debug)]
 struct Rest {
     from: Instant,
     until: Instant,
+    /// When it ended, as far as that is known.
+    ended: Instant,
 }
 
 impl Heartbeat {
     /// Records a rest from now until `until` at most.
     pub(crate) fn rests(&self, now: Instant, until: Instant) {
-        self.0.lock().rest = Some(Rest { from: now, until });
+        self.0.lock()[0] = Some(Rest { from: now, until, ended: until });
     }
 
     /// Records that the thread is awake. The duration of its work says nothing about the process.
     pub(crate) fn wakes(&self, now: Instant) {
-        let mut beats = self.0.lock();
-        let rest = beats.rest.take().filter(|rest| rest.is_late(now));
-        beats.late = rest.map(|rest| (rest, now)).or(beats.late);
+        let [present, late] = &mut *self.0.lock();
+        let ended = present.take().map(|rest| Rest { ended: now, ..rest });
+        *late = ended.filter(|rest| rest.delay() >= LEAST_DELAY).or(*late);
     }
 
     /// Returns the approximate time for which the process was stopped, if it was stopped at `moment` in the past.
     pub(crate) fn standstill_at(&self, moment: Instant, now: Instant) -> Option<Duration> {
-        let beats = self.0.lock();
+        let [present, late] = *self.0.lock();
         // The calling thread may wake before the watchdog.
-        let present = beats.rest.filter(|rest| rest.is_late(now)).map(|rest| (rest, now));
-        let covers = |(rest, end): &(Rest, Instant)| rest.from <= moment && moment <= *end;
-        let (rest, end) = present.into_iter().chain(beats.late).find(covers)?;
+        let present = present.map(|rest| Rest { ended: now, ..rest });
+        let covers = |rest: &Rest| rest.delay() >= LEAST_DELAY && rest.from <= moment && moment <= rest.ended;
+        let rest = present.into_iter().chain(late).find(covers)?;
         // The stop began at an unknown time within the rest.
-        Some(rest.until.until(end).saturating_add(rest.from.until(rest.until) / 2))
+        Some(rest.delay().saturating_add(rest.from.until(rest.until) / 2))
     }
 }
 
 impl Rest {
-    fn is_late(self, end: Instant) -> bool {
-        self.until.until(end) >= LEAST_DELAY
+    fn delay(self) -> Duration {
+        self.until.until(self.ended)
     }
 }
 
