@@ -226,10 +226,13 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
     pub(crate) fn demand(&mut self, now: Instant) -> Demand {
         // A refused channel is requested again when a waiter joins after the last one has left.
         self.channels.retain(|_, entry| !(entry.waiters.is_empty() && entry.state == State::Wanted));
-        if self.connected
-            && let Some(demand) = self.subscribe(now).or_else(|| self.unsubscribe(now))
-        {
-            return demand;
+        if self.connected {
+            if let Some((pub_sub, channels)) = self.moved(State::Asked, |entry| entry.is_due(now)) {
+                return Demand::Subscribe(pub_sub, channels);
+            }
+            if let Some((pub_sub, channels)) = self.moved(State::Leaving, |entry| entry.is_idle(now)) {
+                return Demand::Unsubscribe(pub_sub, channels);
+            }
         }
         if self.channels.is_empty() {
             let since = *self.empty_since.get_or_insert(now);
@@ -246,19 +249,6 @@ impl<Waiter: Clone + Default> Channels<Waiter> {
 
     fn in_state(&mut self, state: State, channel: &str) -> Option<&mut Channel<Waiter>> {
         self.channels.get_mut(channel).filter(|entry| entry.state == state)
-    }
-
-    fn subscribe(&mut self, now: Instant) -> Option<Demand> {
-        let (pub_sub, channels) = self.moved(State::Asked, |entry| entry.is_due(now))?;
-        Some(Demand::Subscribe(pub_sub, channels))
-    }
-
-    fn unsubscribe(&mut self, now: Instant) -> Option<Demand> {
-        let is_idle = |entry: &Channel<Waiter>| {
-            entry.state == State::Subscribed && entry.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
-        };
-        let (pub_sub, channels) = self.moved(State::Leaving, is_idle)?;
-        Some(Demand::Unsubscribe(pub_sub, channels))
     }
 
     /// Moves some channels to `state`. Returns the channels, a command for each, and the kind of pub/sub: a refusal
@@ -285,6 +275,11 @@ impl<Waiter: Clone> Channel<Waiter> {
     fn is_due(&self, now: Instant) -> bool {
         let pauses = self.elsewhere_until.is_some_and(|until| until > now);
         self.state == State::Wanted && self.refusal.is_none() && !pauses
+    }
+
+    /// Whether the channel is to be left now.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.state == State::Subscribed && self.idle_since.is_some_and(|since| since.after(CHANNEL_LINGER) <= now)
     }
 
     /// Records that another server has the slot. Returns the waiters to wake. The waiters that find the slot here
