@@ -512,7 +512,9 @@ impl Client {
     /// # }
     /// ```
     pub fn stop_waiting(&self) {
-        self.handle.stop_waiting();
+        if let Some(engine) = self.handle.look() {
+            engine.life.stop_waiting();
+        }
     }
 
     /// Ends every wait with `Closed` and every hold with `Lost(Closed)`, releases the locks, waits for running calls
@@ -530,7 +532,9 @@ impl Client {
     /// # Ok::<(), lockson::Error>(())
     /// ```
     pub fn close(&self) {
-        self.handle.close();
+        if let Some(engine) = self.handle.look() {
+            engine.close();
+        }
     }
 }
 

@@ -79,23 +79,9 @@ impl Handle {
         self.0.0.sender.topology.has_slots()
     }
 
-    /// Returns the engine for reads in memory; `None` in a forked child.
+    /// Returns the engine for what needs no operation; `None` in a forked child.
     pub(crate) fn look(&self) -> Option<&Engine> {
         (!self.0.0.life.is_forked()).then_some(&self.0.0)
-    }
-
-    /// Closes the client; does nothing in a forked child.
-    pub(crate) fn close(&self) {
-        if let Some(engine) = self.look() {
-            engine.close();
-        }
-    }
-
-    /// Ends all waits; does nothing in a forked child.
-    pub(crate) fn stop_waiting(&self) {
-        if let Some(engine) = self.look() {
-            engine.life.stop_waiting();
-        }
     }
 
     /// The uuid at the start of every owner id.
