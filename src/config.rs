@@ -377,17 +377,13 @@ impl Config {
         within("max_connections()", self.max_connections, 1, 10_000, "1 to 10,000")?;
         let name = &self.client_name;
         if name.is_empty() || name.len() > 64 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return fail(format!(
-                "client_name() cannot be {:?}; give 1 to 64 printable ASCII characters without spaces",
-                name.chars().take(64).collect::<String>()
-            ));
+            let name: String = name.chars().take(64).collect();
+            let bounds = "1 to 64 printable ASCII characters without spaces";
+            return fail(format!("client_name() cannot be {name:?}; give {bounds}"));
         }
         if self.name_prefix.len() >= LockName::LONGEST {
-            return fail(format!(
-                "name_prefix() cannot have {} bytes: a name with its prefix has at most {}",
-                self.name_prefix.len(),
-                LockName::LONGEST
-            ));
+            let (bytes, most) = (self.name_prefix.len(), LockName::LONGEST);
+            return fail(format!("name_prefix() cannot have {bytes} bytes: a name with its prefix has at most {most}"));
         }
         Ok(self)
     }

@@ -100,12 +100,8 @@ impl Durability {
             return Err(Error::new(kind, text));
         }
         if self.within < SHORTEST || self.within > lease / 2 {
-            let text = format!(
-                "Durability::within() cannot be {:?} for a lock that lives for {lease:?}; give 1 ms to {:?}",
-                self.within,
-                lease / 2
-            );
-            return Err(Error::new(kind, text));
+            let text = format!("Durability::within() cannot be {:?} for a lock that lives for {lease:?}", self.within);
+            return Err(Error::new(kind, text).advising(&format!("give 1 ms to {:?}", lease / 2)));
         }
         Ok(self)
     }

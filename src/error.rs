@@ -215,10 +215,8 @@ impl Error {
     /// Makes the error of a lost hold, with the time for which this process was stopped at the deadline, if it was.
     pub(crate) fn lost(noun: &str, loss: Loss, server: &str, stood_still: Option<Duration>) -> Self {
         let standstill = stood_still.map_or_else(String::new, |time| {
-            format!(
-                "; this process stood still for about {:.0} s (stopped, suspended or without a turn)",
-                time.as_secs_f64()
-            )
+            let seconds = time.as_secs_f64();
+            format!("; this process stood still for about {seconds:.0} s (stopped, suspended or without a turn)")
         });
         let text =
             format!("the {noun} at redis {server} was lost: {loss}{standstill}; treat the guarded work as unprotected");

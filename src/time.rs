@@ -148,13 +148,10 @@ impl Lease {
     pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
     pub(crate) fn new(duration: Duration) -> Result<Self, Error> {
-        match u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new) {
-            Some(millis) if duration <= Self::LONGEST => Ok(Self(millis)),
-            _ => Err(Error::new(
-                ErrorKind::BadInput,
-                format!("a lease of {duration:?} is not possible; give 1 ms to 365 days"),
-            )),
-        }
+        let millis = u64::try_from(duration.as_millis()).ok().and_then(NonZeroU64::new);
+        let text = || format!("a lease of {duration:?} is not possible; give 1 ms to 365 days");
+        let millis = millis.filter(|_| duration <= Self::LONGEST);
+        millis.map(Self).ok_or_else(|| Error::new(ErrorKind::BadInput, text()))
     }
 
     /// The lease that ends at `end`, seen from `now`; at least one millisecond.

@@ -56,13 +56,9 @@ impl Pool {
             }
             let left = Instant::now().until(deadline);
             if left.is_zero() {
-                return Err(Fault::NotSent(Error::new(
-                    ErrorKind::Connection,
-                    format!(
-                        "all {} connections to redis at {} stayed in use; raise max_connections or use fewer threads",
-                        self.most, self.server
-                    ),
-                )));
+                let text = format!("all {} connections to redis at {} stayed in use", self.most, self.server);
+                let error = Error::new(ErrorKind::Connection, text);
+                return Err(Fault::NotSent(error.advising("raise max_connections or use fewer threads")));
             }
             state.waiting += 1;
             state = self.freed.wait_for(state, left);

@@ -56,13 +56,8 @@ impl Server {
     /// does not understand closes the connection, because requests and replies no longer match. A request that was
     /// refused because the login of the connection had ended is sent once more, over another connection.
     pub(super) fn ask<T>(&self, call: &dyn Question<Value, T>, asking: bool, limits: Limits) -> Confirmed<T> {
-        self.confirmed(
-            limits,
-            |connection| connection.ask(call, asking, limits),
-            |answer| call.confirmation(answer),
-            asking,
-            is_usable,
-        )
+        let send = |connection: &mut Connection| connection.ask(call, asking, limits);
+        self.confirmed(limits, send, |answer| call.confirmation(answer), asking, is_usable)
     }
 
     /// Several round trips over one pooled connection, with the wait for replicas that the answer may need; see

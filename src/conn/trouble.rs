@@ -156,22 +156,14 @@ pub(super) fn is_down(label: &str, silence: Duration) -> Error {
 
 /// The error where the address of a member of a cluster is that of another node by now.
 pub(super) fn foreign(label: &str) -> Error {
-    at(
-        label,
-        "is not the node that the cluster had there: the address belongs to another node by now; the client looks for \
-         the new place, so try again",
-    )
+    at(label, FOREIGN)
 }
 
 /// The error for a request that was not sent because the server started `age` ago. It is sent after `wait`.
 pub(super) fn started_lately(label: &str, age: Duration, wait: Duration, advice: &str) -> Error {
     let (age, wait) = (age.as_secs(), wait.as_millis().div_ceil(1_000).max(1));
-    at(
-        label,
-        format_args!(
-            "was not asked: it started {age} s ago and may have forgotten locks, so it counts {wait} s from now; {advice}"
-        ),
-    )
+    let why = format!("it started {age} s ago and may have forgotten locks, so it counts {wait} s from now");
+    at(label, format_args!("was not asked: {why}; {advice}"))
 }
 
 /// The error for a reply of a shape that the request never has.
@@ -179,6 +171,8 @@ pub(super) fn odd_reply() -> io::Error {
     io::Error::new(ODD, "an unexpected reply")
 }
 
+const FOREIGN: &str = "is not the node that the cluster had there: the address belongs to another node by now; the \
+                       client looks for the new place, so try again";
 /// No error of the system has this kind.
 const ODD: io::ErrorKind = io::ErrorKind::Other;
 

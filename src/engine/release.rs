@@ -46,11 +46,9 @@ impl Publishing<'_> {
         {
             self.hub.unexpect_own(channel);
         }
-        receivers.map_or(Rivals::Unknown, |receivers| {
-            Rivals::Listen(
-                usize::try_from(receivers).unwrap_or(usize::MAX).saturating_sub(self.heard_on.is_some().into()),
-            )
-        })
+        let own = u64::from(self.heard_on.is_some());
+        let others = receivers.map(|receivers| usize::try_from(receivers.saturating_sub(own)).unwrap_or(usize::MAX));
+        others.map_or(Rivals::Unknown, Rivals::Listen)
     }
 }
 

@@ -7,12 +7,8 @@ pub(super) fn of_value(value: &[u8]) -> String {
     let words = PortableHash::new(Key(KEY)).hash128(value);
     let bits = (u128::from(words[0]) << 64) | u128::from(words[1]);
     // Base64 takes six bits for a letter; the last letter has the remaining two bits, and four zeros.
-    (0..LETTERS_OF_A_FIELD)
-        .map(|letter| {
-            let six_bits = (bits << (6 * letter)) >> (u128::BITS - 6);
-            char::from(ALPHABET[six_bits as usize])
-        })
-        .collect()
+    let six_bits = |letter| (bits << (6 * letter)) >> (u128::BITS - 6);
+    (0..LETTERS_OF_A_FIELD).map(|letter| char::from(ALPHABET[six_bits(letter) as usize])).collect()
 }
 
 /// The key of every Redisson client.

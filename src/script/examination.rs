@@ -156,11 +156,9 @@ fn missing_rights(send: &mut Pipeline<'_>, sample: &LockName) -> Result<Reported
 /// The words that the user may not run, by the replies to them.
 fn lacking(words: &[&'static str], replies: &[Value]) -> Vec<&'static str> {
     // A refusal for a key or a channel says nothing about the names of locks.
-    let lacks = |reply: &Value| {
-        Refusal::in_reply(reply)
-            .is_some_and(|refusal| refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command"))
-    };
-    words.iter().zip(replies).filter(|(_, reply)| lacks(reply)).map(|(word, _)| *word).collect()
+    let lacks = |refusal: Refusal| refusal.is_of_right_to_run() || refusal.to_string().contains("unknown command");
+    let lacking = words.iter().zip(replies).filter(|(_, reply)| Refusal::in_reply(reply).is_some_and(lacks));
+    lacking.map(|(word, _)| *word).collect()
 }
 
 /// A command with as many arguments as it takes.

@@ -380,12 +380,6 @@ fn count_of(reply: &Value) -> u64 {
     list(reply).unwrap_or_default().iter().filter_map(int).filter_map(|count| u64::try_from(count).ok()).sum()
 }
 
-/// The next cursor and the elements of a page of a scan.
-fn page_of(reply: &Value) -> Option<(String, &[Value])> {
-    let [cursor, values] = list(reply)? else { return None };
-    Some((text(cursor)?, list(values)?))
-}
-
 /// The most holders and waiters that are listed.
 const MOST: usize = 1_000;
 /// A value of a group has three fields. With one more it is certain that these are not all.

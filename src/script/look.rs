@@ -29,9 +29,8 @@ pub(crate) fn fields(claims: &[Claim]) -> Call<Vec<RenewalAnswer>> {
             return Ok(vec![RenewalAnswer::Lost(Loss::Gone); claims.len()]);
         }
         // The key comes last: its presence tells a hold that is gone from a hold whose lock another owner has.
-        let questions = claims
-            .iter()
-            .flat_map(|Claim { name, owner, .. }| [command("HEXISTS", (name.key(), owner.to_string())), exist([name])]);
+        let of_field = |Claim { name, owner, .. }: &Claim| command("HEXISTS", (name.key(), owner.to_string()));
+        let questions = claims.iter().flat_map(|claim| [of_field(claim), exist([&claim.name])]);
         let replies = send(&questions.collect::<Vec<_>>())?;
         known(replies.chunks(2).map(by_field).collect())
     })

@@ -157,36 +157,29 @@ impl<'a> Acquisition<'a> {
 
     /// Takes the outcome of the request that [`ask`](Self::ask) built.
     fn answered(&mut self, outcome: std::result::Result<Answer<Attempt>, Failed>) -> Result<TakeOutcome<Grant>> {
+        let AcquireRequest { engine, name, needs, .. } = *self.request;
         let node = &self.waiting.node;
         node.asking_ends_with(outcome.as_ref().err().map(|failed| &failed.error));
         match outcome {
             Ok(answer) => {
-                self.request.engine.sender.after_request(node);
+                engine.sender.after_request(node);
                 if answer.unfenceable && !answer.value.is_granted() {
                     self.is_in_doubt(InDoubt { unfenceable: true, ..InDoubt::default() });
                 }
                 match answer.value {
                     Attempt::Granted { token } => {
-                        let (name, copies) = (self.request.name, answer.copies.as_ref());
-                        match self.request.engine.sender.judge(
-                            name,
-                            self.request.needs,
-                            copies,
-                            "the lock was given back",
-                        ) {
+                        match engine.sender.judge(name, needs, answer.copies.as_ref(), "the lock was given back") {
                             Ok(missing) => self.granted(answer.sent, answer.unfenceable, None, token, missing),
                             Err(error) => Err(self.granted_in_one_place(&answer, error)),
                         }
                     }
-                    Attempt::OtherKind => Err(self.request.engine.sender.other_kind(self.request.name)),
+                    Attempt::OtherKind => Err(engine.sender.other_kind(name)),
                     Attempt::Busy { ttl_ms } => {
                         // Nothing is left for the other threads.
                         self.waiting.position.iter().for_each(|position| position.answered(0));
                         // One millisecond is added, because the key is gone only after its last millisecond.
-                        Ok(TakeOutcome::Busy(
-                            u64::try_from(ttl_ms)
-                                .map_or(LONGEST_SLEEP, |ms| Duration::from_millis(ms.saturating_add(1))),
-                        ))
+                        let free_in = u64::try_from(ttl_ms).map(|ms| Duration::from_millis(ms.saturating_add(1)));
+                        Ok(TakeOutcome::Busy(free_in.unwrap_or(LONGEST_SLEEP)))
                     }
                 }
             }
@@ -219,52 +212,47 @@ impl<'a> Acquisition<'a> {
         token: Option<u64>,
         missing: Option<Error>,
     ) -> Result<TakeOutcome<Grant>> {
+        let AcquireRequest { engine, name, kind, lease, needs, group, .. } = *self.request;
         let now = Instant::now();
-        if now >= self.request.lease.good_until(sent) {
+        if now >= lease.good_until(sent) {
             return Ok(self.granted_too_late(unfenceable));
         }
         let promise = self.request.promise(sent);
-        let (mut ledger, guard) = Ledger::granted(
-            self.request.engine.keeper.watchdog_lease,
-            sent,
-            self.request.lease,
-            self.request.kind.side(),
-            promise,
-        );
-        if self.request.kind.stands_back() {
-            self.request.engine.cells.stand_backs.with(self.request.name, Turn::granted);
+        let (mut ledger, guard) = Ledger::granted(engine.keeper.watchdog_lease, sent, lease, kind.side(), promise);
+        if kind.stands_back() {
+            engine.cells.stand_backs.with(name, Turn::granted);
         }
         // Taken in any case: what stays here is cleared away with the acquisition, and this owner holds the lock now.
         let earlier = self.in_doubt.take();
         let unfenceable = unfenceable || earlier.is_some_and(|in_doubt| in_doubt.unfenceable);
         let asker = &mut self.waiting.asker;
-        let has_extras = self.request.group.is_some() || token.is_some();
+        let has_extras = group.is_some() || token.is_some();
         // A loss is not told before the grant.
-        ledger.told = self.request.engine.config.observer.is_some();
+        ledger.told = engine.config.observer.is_some();
         let hold = Arc::new(HoldState {
-            name: self.request.name.clone(),
-            kind: Arc::clone(self.request.kind),
+            name: name.clone(),
+            kind: Arc::clone(kind),
             number: asker.number,
             owner: asker.owner.clone(),
             thread: asker.thread.take(),
             since: now,
-            extras: has_extras.then(|| Box::new(Extras { group: self.request.group.cloned(), token })),
-            progress: Progress::new(ledger, self.request.needs, chain, InDoubt { fenceable: vec![], unfenceable }),
+            extras: has_extras.then(|| Box::new(Extras { group: group.cloned(), token })),
+            progress: Progress::new(ledger, needs, chain, InDoubt { fenceable: vec![], unfenceable }),
         });
-        let Some(Added { dead, has_others }) = self.request.engine.cells.registry.add(Arc::clone(&hold)) else {
+        let Some(Added { dead, has_others }) = engine.cells.registry.add(Arc::clone(&hold)) else {
             // `close()` has ended the other holds and waits for this call, so the grant is withdrawn.
-            self.withdraw(self.request.engine.config.drop_timeout);
+            self.withdraw(engine.config.drop_timeout);
             return Err(closed());
         };
         self.granted = true;
         self.waiting.granted();
-        self.request.engine.keeper.added(&hold, &dead);
+        engine.keeper.added(&hold, &dead);
         if self.tells {
             let Waiting { started, has_slept, .. } = self.waiting;
             if has_others {
-                self.request.engine.exclude_older_holds(self.request, sent);
+                engine.exclude_older_holds(self.request, sent);
             }
-            self.request.engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
+            engine.tell_grant(self.request, missing, Some((&hold, started, has_slept)));
         }
         Ok(TakeOutcome::Taken((hold, guard)))
     }
@@ -293,11 +281,8 @@ impl<'a> Acquisition<'a> {
         if queued && !self.granted && self.in_doubt.is_none() {
             // The last answer may have come as late as it may, so what is left of the caller's bound is the limit.
             let (now, most) = (Instant::now(), self.request.engine.config.command_timeout);
-            let left = if failed.is_none() {
-                now.until(self.waiting.deadline.sooner(now).after(most))
-            } else {
-                Duration::ZERO
-            };
+            let end = self.waiting.deadline.sooner(now).after(most);
+            let left = if failed.is_none() { now.until(end) } else { Duration::ZERO };
             self.withdraw(left.clamp(LONGEST_FAREWELL.min(most), most));
         }
     }

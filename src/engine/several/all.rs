@@ -181,13 +181,11 @@ impl<'a> All<'a> {
         if short.is_empty() {
             return Ok(true);
         }
-        let holds: Vec<_> = short
-            .iter()
-            .filter_map(|(place, lease)| {
-                let (hold, number) = self.take.grants[*place].as_ref()?;
-                Some((self.take.requests[*place].engine, hold, (*lease, Some(*number))))
-            })
-            .collect();
+        let of_guard = |(place, lease): &(usize, Lease)| {
+            let (hold, number) = self.take.grants[*place].as_ref()?;
+            Some((self.take.requests[*place].engine, hold, (*lease, Some(*number))))
+        };
+        let holds: Vec<_> = short.iter().filter_map(of_guard).collect();
         let end = self.take.end;
         let extended = extend_at_once(&holds, |engine| limit(engine, end));
         // A lock that was lost meanwhile is found by the next look.

@@ -2,21 +2,21 @@
 
 use redis::{Cmd, Value};
 
-use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group, page_of};
+use super::{MOST_AT_ONCE, SAMPLE, WRONG_TYPE, is_hold, is_own, of_group};
 use crate::error::{Refusal, Stop};
 use crate::name::{GivenName, LockName};
-use crate::reply::{ask, command, known, text, texts};
+use crate::reply::{ask, command, known, list, text, texts};
 use crate::script::Pipeline;
 
 /// Asks for one page of the keys that begin with `prefix`. Returns the next cursor, `0` at the end, and the names.
 pub(crate) fn page(send: &mut Pipeline<'_>, cursor: &str, prefix: &str) -> Result<(String, Vec<LockName>), Stop> {
     let reply = ask(send, command("SCAN", (cursor, "MATCH", pattern(prefix), "COUNT", MOST_AT_ONCE)))?;
-    let (next, keys) = known(page_of(&reply))?;
-    let names = keys.iter().filter_map(|key| match key {
+    let Some([next, keys]) = list(&reply) else { return Err(Stop::NoReply) };
+    let names = known(list(keys))?.iter().filter_map(|key| match key {
         Value::BulkString(key) => GivenName::new(String::from_utf8(key.clone()).ok()?.into()).checked().cloned().ok(),
         _ => None,
     });
-    Ok((next, names.collect()))
+    Ok((known(text(next))?, names.collect()))
 }
 
 /// Asks which names are certainly names of locks. Returns beside them the word of a server that another one has a key:
