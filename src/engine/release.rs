@@ -243,7 +243,7 @@ impl Engine {
             _ if !hold.kind.stands_back() => return false,
             _ if hold.kind.pauses().is_some() => Rivals::MayPoll,
             // One message tells of all released values of a group.
-            Rivals::Listen(0) if hold.name != hold.name.whole() => Rivals::Unknown,
+            Rivals::Listen(0) if !hold.name.field().is_empty() => Rivals::Unknown,
             rivals => rivals,
         };
         self.cells.stand_backs.released(&hold.name, rivals)

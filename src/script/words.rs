@@ -79,7 +79,7 @@ fn write_parts(bytes: &mut Vec<u8>, parts: &[&[u8]]) {
         return bytes.extend_from_slice(&[b'$', b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
     }
     write_line(bytes, b'$', parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    parts.iter().filter(|part| !part.is_empty()).for_each(|part| bytes.extend_from_slice(part));
     bytes.extend_from_slice(b"\r\n");
 }
 
