@@ -195,8 +195,7 @@ impl Election {
             (reading.leader.as_ref() == last).then_some(expires.unwrap_or(Duration::MAX))
         };
         let changed = self.0.ask(|engine, name| {
-            let channel = name.leader_channel().text();
-            engine.inquire(&leader::read(name), &channel, cancel, Deadline::after(wait), unwanted)
+            engine.inquire(&leader::read(name), LockName::leader_channel, cancel, Deadline::after(wait), unwanted)
         });
         Ok(changed?.map_or_else(|| last.cloned(), |reading| reading.leader))
     }

@@ -6,6 +6,7 @@ use crate::cancel::Cancel;
 use crate::engine::Named;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kinds::latch;
+use crate::name::LockName;
 use crate::script::{IfLock, NotALock, query};
 use crate::time::Deadline;
 
@@ -174,9 +175,9 @@ impl CountDownLatch {
 
     fn wait_until(&self, deadline: Deadline) -> Result<bool> {
         let unwanted = |count: &IfLock<i64>| count.is_ok_and(|count| count > 0).then_some(LONGEST_SLEEP);
+        let cancel = self.0.modifiers.cancel.as_ref();
         self.0.ask(|engine, name| {
-            let (question, channel) = (query::count(name), name.latch_channel().text());
-            match engine.inquire(&question, &channel, self.0.modifiers.cancel.as_ref(), deadline, unwanted) {
+            match engine.inquire(&query::count(name), LockName::latch_channel, cancel, deadline, unwanted) {
                 Ok(Some(Err(NotALock))) => Err(engine.sender.no_counter(name)),
                 Ok(open) => Ok(open.is_some()),
                 Err(error) => Err(engine.sender.of_counter(name, error)),

@@ -8,6 +8,7 @@ use crate::engine::caller::Caller;
 use crate::engine::parts::Engine;
 use crate::engine::request::Wait;
 use crate::error::{Error, Result};
+use crate::name::{Joined, LockName};
 use crate::owner::ThreadNumber;
 use crate::script::Call;
 use crate::state::exchange::Bounds;
@@ -21,7 +22,7 @@ impl Engine {
     pub(crate) fn inquire<T: Send>(
         &self,
         question: &Call<T>,
-        channel: &str,
+        channel: fn(&LockName) -> Joined<'_>,
         cancel: Option<&Cancel>,
         deadline: Deadline,
         unwanted: impl Fn(&T) -> Option<Duration>,

@@ -35,8 +35,8 @@ impl Engine {
         let thread = ThreadId::current();
         let (number, owner) = self.owners.draw(thread.number());
         let asker = Asker { number, owner, thread: Some(thread) };
-        let (kind, channel) = (LockKind::Semaphore, name.semaphore_channel().text());
-        let mut waiting = Waiting::new(self, name, asker, &channel, &caller, wait);
+        let kind = LockKind::Semaphore;
+        let mut waiting = Waiting::new(self, name, asker, LockName::semaphore_channel, &caller, wait);
         (waiting.label, waiting.queueing) = (Some(kind), Queueing::Counted(permits));
         let call = |once: &Once| semaphore::acquire(name, once, permits);
         let given_up = |given_up: &Once, next: &Once| semaphore::withdraw(name, next, given_up.number);

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::{Observer, TakeEnded, WaitGivenUp, WaitLasts, WaitStarted};
 use crate::kinds::{Backoff, Kind, Queueing};
 use crate::listing::{InEvents, LockKind, LockWaiter};
-use crate::name::LockName;
+use crate::name::{Joined, LockName};
 use crate::owner::{HoldNumber, OwnerId, ThreadId};
 use crate::state::channels::Subject;
 use crate::state::exchange::Bounds;
@@ -37,7 +37,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) label: Option<LockKind>,
     pub(crate) queueing: Queueing,
     /// Where no lock has a channel of its own.
-    channel: &'a str,
+    channel: fn(&LockName) -> Joined<'_>,
     group: Option<&'a Arc<str>>,
     pub(crate) asker: Asker,
     pub(crate) caller: &'a Caller<'a>,
@@ -85,7 +85,7 @@ impl<'a> Waiting<'a> {
         engine: &'a Engine,
         name: &'a LockName,
         asker: Asker,
-        channel: &'a str,
+        channel: fn(&LockName) -> Joined<'_>,
         caller: &'a Caller<'a>,
         wait: Wait,
     ) -> Self {
@@ -131,7 +131,13 @@ impl<'a> Waiting<'a> {
         let (number, owner) = engine.draw_owner(&**kind, thread.as_ref());
         let asker = Asker { number, owner, thread };
         let (label, queueing) = (Some(kind.label(kind.side())), kind.queueing());
-        Self { lock: Some(&**kind), label, queueing, group, ..Self::new(engine, name, asker, "", caller, wait) }
+        Self {
+            lock: Some(&**kind),
+            label,
+            queueing,
+            group,
+            ..Self::new(engine, name, asker, LockName::channel, caller, wait)
+        }
     }
 
     /// Whether the thread asks ahead of the queues, as nobody waits. The thread joins a queue as soon as a wait is
@@ -268,8 +274,8 @@ impl<'a> Waiting<'a> {
     }
 
     fn channel(&self) -> String {
-        let of_lock = |kind: &dyn Kind| kind.channel(self.name, &self.asker.owner).text();
-        self.lock.map_or_else(|| self.channel.to_owned(), of_lock)
+        let of_lock = |kind: &dyn Kind| kind.channel(self.name, &self.asker.owner);
+        self.lock.map_or_else(|| (self.channel)(self.name), of_lock).text()
     }
 
     fn pauses(&self) -> Option<Backoff> {
