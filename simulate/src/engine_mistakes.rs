@@ -55,8 +55,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // Every request has the same number.
     (
         "engine/sender/numbered.rs",
-        "let (slot, number) = (slots.take(name), slots.number());",
-        "let (slot, number) = (slots.take(name), if MISTAKE { 1 } else { slots.number() });",
+        "let (slot, number) = (slots.take(request.name), slots.number());",
+        "let (slot, number) = (slots.take(request.name), if MISTAKE { 1 } else { slots.number() });",
     ),
     // A waiter that leaves and stays in the queue.
     (
@@ -73,8 +73,8 @@ pub const ENGINE_MISTAKES: &[(&str, &str, &str)] = &[
     // A deadline that counts from the answer.
     (
         "engine/acquire/acquisition.rs",
-        "let now = Instant::now();\n        if now >= self.request.lease.good_until(sent) {",
-        "let now = Instant::now();\n        let sent = if MISTAKE { now } else { sent };\n        if now >= self.request.lease.good_until(sent) {",
+        "let now = Instant::now();\n        if now >= lease.good_until(sent) {",
+        "let now = Instant::now();\n        let sent = if MISTAKE { now } else { sent };\n        if now >= lease.good_until(sent) {",
     ),
     // A thread that does not find its own hold.
     (
