@@ -19,7 +19,7 @@ use crate::engine::life::Life;
 use crate::engine::per_server::PerServer;
 use crate::engine::sender::Sender;
 use crate::engine::sender::exactly_once::{Answer, SendResult};
-use crate::error::Result;
+use crate::error::{Loss, Result};
 use crate::event::{Observer, ServerRecovered, ServerTrouble};
 use crate::name::LockName;
 use crate::state::exchange::InDoubt;
@@ -92,10 +92,14 @@ impl Keeper {
         self.watchdogs.get(server.number(), Watchdog::default)
     }
 
-    /// Clears away, in the background, what may be left of a hold that this process gave up.
+    /// Clears away, in the background, what may be left of a hold that this process gave up. A side that was left to
+    /// expire stays.
     pub(crate) fn clear_away(&self, hold: &HoldState, in_doubt: InDoubt) {
-        let until = self.with_ledger(hold, |ledger, now| ledger.end.max(now.after(self.watchdog_lease.duration())));
-        let owner = Some((Arc::clone(&hold.kind), hold.owner.clone()));
+        let (until, stays) = self.with_ledger(hold, |ledger, now| {
+            let is_gone = matches!(ledger.phase, Phase::Lost(Loss::Gone | Loss::Taken));
+            (ledger.end.max(now.after(self.watchdog_lease.duration())), !is_gone && ledger.is_kept(now))
+        });
+        let owner = (!stays).then(|| (Arc::clone(&hold.kind), hold.owner.clone()));
         self.sender.clean_up(hold.name.clone(), owner, in_doubt, until);
     }
 

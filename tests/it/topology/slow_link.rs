@@ -87,4 +87,22 @@ fn a_leased_lock_behind_a_slow_link_is_watched() {
     assert_eq!(guard.wait_lost(SOON), Some(Loss::Gone));
 }
 
+/// The guard of the outer section ends while the close is under way.
+#[test]
+fn a_guard_that_ends_beside_the_close_leaves_a_kept_section() {
+    let (server, name) = (RedisServer::start(), fresh("group"));
+    let link = SlowLink::to(server.address(), ms(50));
+    let client = Client::connect(&format!("redis://127.0.0.1:{}", link.port)).unwrap();
+    let group = client.get_group_lock(&name, ["a"]);
+    let outer = group.lock().unwrap();
+    group.with_lease(SOON * 6).lock().unwrap().keep_until_expiry();
+    thread::scope(|scope| {
+        scope.spawn(|| client.close());
+        assert_eq!(outer.wait_lost(SOON), Some(Loss::Closed));
+        drop(outer);
+    });
+    let direct = Client::connect(&server.url()).unwrap();
+    assert!(direct.get_group_lock(&name, ["a"]).try_lock().unwrap().is_none());
+}
+
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
