@@ -36,8 +36,11 @@ impl Engine {
                 give_back_permits();
             }
             // All losses are reported before the first release, because each release takes a request.
-            let mut held = self.cells.registry.close();
-            held.retain(|hold| self.end_hold(hold));
+            let held = self.cells.registry.close().into_iter();
+            let mut held: Vec<_> = held.filter_map(|hold| Some((self.end_hold(&hold)?, hold))).collect();
+            // What is left of lost holds takes no time of the live ones.
+            held.sort_by_key(|(was_lost, _)| *was_lost);
+            let held: Vec<_> = held.into_iter().map(|(_, hold)| hold).collect();
             // A slow observer adds its time to that of the releases.
             let end = Instant::now().after(self.config.drop_timeout);
             let held = self.by_server(held, |hold| &hold.name);
@@ -52,18 +55,18 @@ impl Engine {
         self.keeper.close();
     }
 
-    /// Ends one hold because the client closes. Returns whether something of it may stand in Redis, which its last guard
-    /// cannot give back any more.
-    fn end_hold(&self, hold: &HoldState) -> bool {
+    /// Ends one hold because the client closes. Returns whether the hold was lost before; `None` where nothing stands in
+    /// Redis that its last guard cannot give back any more.
+    fn end_hold(&self, hold: &HoldState) -> Option<bool> {
         let phase = self.keeper.with_ledger(hold, |ledger, now| {
             let phase = ledger.look(now);
             ledger.step(Phase::Live, Phase::Lost(Loss::Closed));
             phase
         });
         match phase {
-            Phase::Live => true,
-            Phase::Lost(loss) => hold.may_be_left(loss),
-            Phase::Releasing | Phase::Done => false,
+            Phase::Live => Some(false),
+            Phase::Lost(loss) => hold.may_be_left(loss).then_some(true),
+            Phase::Releasing | Phase::Done => None,
         }
     }
 
@@ -79,13 +82,18 @@ impl Engine {
         if left.is_zero() {
             return;
         }
-        let release = |hold: &Arc<HoldState>| {
-            let kept = self.keeper.with_ledger(hold, |ledger, now| ledger.kept_alone(now));
-            hold.kind.release(&hold.name, &hold.owner, kept)
-        };
-        let calls: Vec<_> = holds.iter().map(release).collect();
+        let kept = |hold: &HoldState| self.keeper.with_ledger(hold, |ledger, now| ledger.kept_alone(now));
+        let (parts, whole): (Vec<_>, Vec<_>) = holds.iter().partition(|hold| kept(hold).is_some());
+        let calls: Vec<_> = whole.iter().map(|hold| hold.kind.release(&hold.name, &hold.owner, None)).collect();
         let send = |call| self.sender.outgoing(InDoubt::default(), call, Bounds::within(now, left, left));
         drop(exactly_once::send_all(calls.iter().map(send).collect(), None));
+        // A hold of which a part stays is found by requests under way and by copies in doubt, which could prolong it.
+        for hold in parts {
+            let Ok(_turn) = hold.turn(end) else { continue };
+            let now = Instant::now();
+            let (left, call) = (now.until(end), hold.kind.release(&hold.name, &hold.owner, kept(hold)));
+            drop(self.sender.send_after(hold.take_in_doubt(), &call, Bounds::within(now, left, left), None));
+        }
     }
 
     /// Gives back permits, because the client closes. What is not given back by `end` is lost.
