@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::conn::{DedicatedConnection, Server, Sleeper};
 use crate::engine::cells::hub::{Hub, Subscription};
+use crate::engine::hold::HoldState;
 use crate::engine::keeper::Keeper;
 use crate::engine::keeper::heartbeat::Heartbeat;
 use crate::engine::keeper::watchdog::renewer::{Asked, RenewalHost, Renewer};
@@ -153,14 +154,18 @@ impl Worker {
             let now = Instant::now();
             let (link, channel) = (self.connection.generation(), hub.tracking_channel());
             // A silent server must leave the next renewal its time.
-            let deadline = now.after(keeper.config.command_timeout.min(keeper.watchdog_lease.duration() / 4));
+            let in_parts = |parts| keeper.config.command_timeout.min(keeper.watchdog_lease.duration() / parts);
+            let deadline = now.after(in_parts(4));
             match self.watch.next(now, link, channel) {
                 WatchStep::Open => {
                     // Where no hold is renewed, no other request opens the connection, and a slow link takes its time.
-                    let is_renewed = |hold: &Arc<_>| keeper.with_ledger(hold, Ledger::renewal).is_some();
+                    // A hold that is taken meanwhile has the other half for its first renewal.
+                    let is_renewed = |hold: &Arc<HoldState>| {
+                        Arc::ptr_eq(&keeper.sender.server(&hold.name), &self.server)
+                            && keeper.with_ledger(hold, Ledger::renewal).is_some()
+                    };
                     let has_renewals = keeper.cells.registry.all().iter().any(is_renewed);
-                    let patient = now.after(keeper.config.command_timeout);
-                    if self.connection.open(if has_renewals { deadline } else { patient }).is_err() {
+                    if self.connection.open(if has_renewals { deadline } else { now.after(in_parts(2)) }).is_err() {
                         self.watch.rest(Instant::now());
                     }
                 }
