@@ -155,8 +155,7 @@ impl Keeper {
 
 impl Reports for Weak<Keeper> {
     fn has_left(&self, server: &Arc<Server>) -> bool {
-        let servers = self.upgrade().map(|keeper| keeper.sender.topology.servers());
-        servers.is_some_and(|servers| !servers.iter().any(|other| Arc::ptr_eq(other, server)))
+        self.upgrade().is_some_and(|keeper| !keeper.sender.is_in_use(server))
     }
 
     fn take(&self, server: &Arc<Server>, report: Report) {

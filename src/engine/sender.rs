@@ -162,6 +162,11 @@ impl Sender {
         self.topology.route(name.key()).server
     }
 
+    /// Whether the server stores keys at present.
+    pub(crate) fn is_in_use(&self, server: &Arc<Server>) -> bool {
+        self.topology.servers().iter().any(|other| Arc::ptr_eq(other, server))
+    }
+
     pub(crate) fn node(&self, name: &LockName) -> &Arc<Node> {
         let server = self.server(name);
         self.nodes.get(server.number(), || Node::new(server.clone()))

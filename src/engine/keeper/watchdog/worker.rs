@@ -87,9 +87,7 @@ impl Worker {
     /// Whether the thread ends: the server has no keys any more, and no hold is left here.
     fn is_over(&self, keeper: &Keeper) -> bool {
         let rests = self.empty_since.is_some_and(|since| since.after(LINGER) <= Instant::now());
-        rests
-            && !keeper.sender.topology.servers().iter().any(|server| Arc::ptr_eq(server, &self.server))
-            && self.watchdog.is_left()
+        rests && !keeper.sender.is_in_use(&self.server) && self.watchdog.is_left()
     }
 
     /// Handles new events and due work.
