@@ -82,26 +82,14 @@ impl Drop for Ahead<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::hub::Report;
     use super::*;
     use crate::bell::Bell;
     use crate::name::LockName;
 
-    #[derive(Debug)]
-    struct Nobody;
-
-    impl Reports for Nobody {
-        fn take(&self, _: &Arc<Server>, _: Report) {}
-
-        fn has_left(&self, _: &Arc<Server>) -> bool {
-            false
-        }
-    }
-
     #[test]
     fn one_thread_asks_ahead_while_nobody_waits() {
         let (server, bell) = (Arc::new(Server::for_test("redis://127.0.0.1:1")), Bell::new());
-        let cells = Cells::new(Duration::from_secs(1), Arc::new(Nobody));
+        let cells = Cells::new(Duration::from_secs(1), Arc::new(()));
         let first = cells.ahead(&server);
         let others = [(); 3].map(|()| cells.ahead(&server).is_some());
         assert_eq!((first.is_some(), others), (true, [false; 3]));

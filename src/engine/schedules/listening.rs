@@ -10,7 +10,7 @@ use shuttle::thread;
 use super::{START, check};
 use crate::bell::Bell;
 use crate::conn::{Audience, ListenerEvent, Server, Sleeper, sleeper};
-use crate::engine::cells::hub::{Hub, Report, Reports, Subscription};
+use crate::engine::cells::hub::{Hub, Subscription};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::state::channels::Subject;
@@ -27,17 +27,6 @@ struct Redis {
     words: VecDeque<ListenerEvent>,
     cut: bool,
     waiting: usize,
-}
-
-#[derive(Debug)]
-struct Nobody;
-
-impl Reports for Nobody {
-    fn take(&self, _: &Arc<Server>, _: Report) {}
-
-    fn has_left(&self, _: &Arc<Server>) -> bool {
-        false
-    }
 }
 
 struct Caller {
@@ -165,7 +154,7 @@ fn listen(hub: &Hub, redis: &Mutex<Redis>, woken: &Sleeper) {
 fn waiters(count: usize, cuts: usize) {
     let _pretence = START.pretend();
     let server = Arc::new(Server::for_test("redis://localhost"));
-    let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Arc::new(Nobody)));
+    let hub = Arc::new(Hub::new(server, Duration::from_secs(3), Arc::new(())));
     let redis = Arc::new(Mutex::new(Redis { waiting: count, ..Redis::default() }));
     let (waker, woken) = sleeper().unwrap();
     hub.is_listened_to(waker);
