@@ -693,10 +693,14 @@ impl<T, On> Lock<T, On> {
             };
             locks.iter().map(ask_one).collect::<Vec<_>>()
         };
-        let answers = side_by_side(&by_server(places), ask_server);
-        let (answers, failures): (Vec<_>, Vec<_>) = answers.into_iter().flatten().partition(Result::is_ok);
-        let yes = answers.into_iter().filter(|answer| matches!(answer, Ok(true))).count();
-        Ok((yes, failures.into_iter().filter_map(Result::err).collect()))
+        let (mut yes, mut failures) = (0, vec![]);
+        for answer in side_by_side(&by_server(places), ask_server).into_iter().flatten() {
+            match answer {
+                Ok(answer) => yes += usize::from(answer),
+                Err(error) => failures.push(error),
+            }
+        }
+        Ok((yes, failures))
     }
 
     fn take(&self, wait: Wait) -> Result<Option<Taken>> {
