@@ -387,7 +387,8 @@ impl Permits {
         let Some(number) = self.number.take() else { return Ok(()) };
         let engine = self.handle.begin_to_end()?;
         if !engine.cells.taken.remove(number) {
-            return Err(Error::new(ErrorKind::Closed, TAKEN_BY_THE_CLOSE));
+            let text = "the client was closed, and gave the permits back if the server answered in time";
+            return Err(Error::new(ErrorKind::Closed, text));
         }
         if engine.give_back_permits(&self.name, self.permits.into(), limit(&engine.config))? == Returned::Gone {
             let text = "the semaphore is gone: deleted, flushed or expired; its permits ended with it";
@@ -414,7 +415,5 @@ impl Drop for Permits {
     }
 }
 
-/// A close gives back what it can within the drop time-out.
-const TAKEN_BY_THE_CLOSE: &str = "the client was closed, and gave the permits back if the server answered in time";
 /// What an error calls a semaphore.
 const NOUN: &str = "semaphore";

@@ -69,9 +69,8 @@ fn main() -> ExitCode {
 /// The text of an error, with options in place of the methods that a program would call.
 fn in_options(text: &str) -> String {
     let methods = [("ca_file", "--ca"), ("client_certificate", "--cert and --key"), ("server_name", "--server-name")];
-    methods.iter().fold(text.to_owned(), |text, (method, option)| {
-        text.replace("Tls::with_", "with_").replace(&format!("with_{method}()"), option)
-    })
+    let text = text.replace("Tls::with_", "with_");
+    methods.iter().fold(text, |text, (method, option)| text.replace(&format!("with_{method}()"), option))
 }
 
 /// Prints the completions for a shell. `clap_complete` panics where its output is refused, so it gets a buffer.

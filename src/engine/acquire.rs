@@ -17,7 +17,7 @@ use crate::engine::request::{AcquireRequest, Grant, Wait};
 use crate::engine::sender::exactly_once::{self, SendResult};
 use crate::error::{Error, ErrorKind, Loss, Result};
 use crate::event::{LockAcquired, Observer};
-use crate::kinds::Queueing;
+use crate::kinds::{Kind, Queueing};
 use crate::owner::ThreadId;
 use crate::script::Side;
 use crate::state::exchange::Bounds;
@@ -148,15 +148,17 @@ impl Engine {
     /// request was sent are certain to be older.
     pub(crate) fn exclude_older_holds(&self, request: &AcquireRequest<'_>, sent: Instant) {
         // A permit excludes nobody, and ten thousand others would be looked at.
-        if matches!(request.kind.queueing(), Queueing::Counted(_)) {
+        let is_permit = |kind: &Arc<dyn Kind>| matches!(kind.queueing(), Queueing::Counted(_));
+        if is_permit(request.kind) {
             return;
         }
         for older in self.cells.registry.older(request.name, sent) {
             // Taken permits stand beside the key of their name, which may have become a lock.
-            let is_permit = matches!(older.kind.queueing(), Queueing::Counted(_));
-            let excluded = !is_permit
-                && (request.kind.side() == Side::Exclusive
-                    || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0));
+            if is_permit(&older.kind) {
+                continue;
+            }
+            let excluded = request.kind.side() == Side::Exclusive
+                || self.keeper.with_ledger(&older, |ledger, _| ledger.counts().exclusive > 0);
             if excluded {
                 self.keeper.lose(&older, Loss::Taken);
             }
