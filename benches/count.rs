@@ -1,8 +1,8 @@
 //! Counts what the calling thread does in one operation on a free lock: instructions in user space, allocations, system
 //! calls. Fails above a budget: `make count`.
 //!
-//! The counts are those of valgrind, so they do not depend on the load of the machine. The work of the system is not
-//! counted, nor are instructions and system calls of threads in the background.
+//! The counts are those of valgrind, so they do not depend on the load of the machine. Neither the work of the system is
+//! counted, nor that of threads in the background.
 
 use std::collections::HashMap;
 use std::process::{Command, ExitCode};
@@ -61,7 +61,7 @@ fn operation(url: &str, name: &str, client: &Client) -> Result<Box<dyn FnMut() -
             let first = permits.acquire(1)?;
             // A client that watches takes in another way, so all others are taken in that way.
             while subscribers(url, "__redis__:invalidate") == 0 {
-                // What the look costs is in the counts.
+                // System calls and allocations of this look are in the counts of the start.
                 std::thread::sleep(Duration::from_millis(200));
             }
             let others: Vec<_> = (0..5_000).map(|_| permits.acquire(1)).collect::<Result<_>>()?;
