@@ -178,7 +178,7 @@ record! {
 }
 
 impl LockKind {
-    /// What an error calls a hold of this kind.
+    /// The word of an error for a hold of this kind.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Leader => "leadership",

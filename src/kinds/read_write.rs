@@ -135,7 +135,7 @@ fn release_on_cluster(name: &LockName, owner: &OwnerId, remaining: Option<(Count
                         let prefix = format!("{prefix}{reader}:rwlock_timeout:");
                         (1..=*count).map(move |number| format!("{prefix}{number}"))
                     };
-                    // Those that are known stay known: a reader that comes meanwhile is one more.
+                    // Known readers stay known: a reader that comes meanwhile is one more.
                     others.extend(readers.iter().flat_map(keys_of));
                 }
             }

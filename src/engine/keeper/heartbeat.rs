@@ -17,7 +17,7 @@ pub(crate) struct Heartbeat(Mutex<[Option<Rest>; 2]>);
 struct Rest {
     from: Instant,
     until: Instant,
-    /// When it ended, as far as that is known.
+    /// Its end; the latest one while the sleep lasts.
     ended: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Threads that wait for a part of a count: whatever is free, no thread that fits sleeps on.
+//! Threads that wait for a part of a count: no thread that fits sleeps beside free permits.
 #![cfg(all(test, shuttle))]
 
 use std::sync::Arc;

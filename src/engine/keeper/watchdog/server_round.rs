@@ -151,7 +151,7 @@ impl ServerRound<'_> {
         }
     }
 
-    /// What the next wait of this round is for, if there is one, and whether it promises success. Replicas that are late
+    /// The aim of the next wait of this round, if there is one, and whether it promises success. Replicas that are late
     /// delay the other holds of the server once, and not for each batch: after a wait in vain only what that wait has
     /// reached is waited for, and anything else for a moment.
     fn next_wait(&self, all: impl Iterator<Item = Durability> + Clone) -> (Option<Durability>, bool) {
